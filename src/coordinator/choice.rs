@@ -64,8 +64,8 @@ impl Coordinator {
         }
     }
 
-    /// Releases the keys that `claim` has not chosen on the nodes that were asked and have not replied in its acquire
-    /// `round`. If `claim` belongs to no lease yet, also releases them on the other nodes that may have set one.
+    /// Releases the keys that `claim` has not chosen on the nodes that received its acquire in `round` and have not
+    /// replied. If `claim` belongs to no lease yet, also releases them on the other nodes that may have set one.
     pub(super) fn release_unchosen(
         &mut self,
         claim: &Claim,

@@ -32,15 +32,7 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
     let (lock, readers) = (argument(keys, 1), argument(keys, 2));
     let (value, ttl) = (argument(args, 1), whole(argument(args, 2)));
     let extends = argument(args, 3) == b"extend";
-    let (held, intent) = match run.pcall("redis.pcall('MGET'", &[b"MGET", lock, argument(keys, 3)])
-    {
-        Reply::Array(found) => (found[0].clone(), found[1].clone()),
-        refusal => return Err(refusal),
-    };
-    let holder = match held {
-        Reply::Bulk(held) => Holder::of(held, value),
-        _ => Holder::Nothing,
-    };
+    let (holder, intent) = holder_and_intent(run, keys, value)?;
     if let Holder::Other(other) = holder {
         if extends {
             return Ok(Reply::Int(-1));
@@ -102,6 +94,24 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Some(Reply::Null) => Reply::Array(vec![Reply::OK, Reply::text("0")]),
         Some(number) => Reply::Array(vec![Reply::OK, number]),
     })
+}
+
+fn holder_and_intent(
+    run: &mut Run<'_, '_>,
+    keys: &[Vec<u8>],
+    value: &[u8],
+) -> Result<(Holder, Reply), Reply> {
+    let found = [b"MGET", argument(keys, 1), argument(keys, 3)];
+    match run.pcall("redis.pcall('MGET'", &found) {
+        Reply::Array(found) => {
+            let holder = match &found[0] {
+                Reply::Bulk(held) => Holder::of(held.clone(), value),
+                _ => Holder::Nothing,
+            };
+            Ok((holder, found[1].clone()))
+        }
+        refusal => Err(refusal),
+    }
 }
 
 fn refuse(
