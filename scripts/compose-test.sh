@@ -31,6 +31,7 @@ main() {
     cargo build --quiet -p quorlock-cli
     choose_image
     start_nodes
+    wait_for_nodes
     work=$(mktemp -d)
     local also=() faults=() node
     urls 127.0.0.1 "$NODES_PORTS" >"$work/nodes"
@@ -147,6 +148,25 @@ start_nodes() {
     done
     printf '%s\n' "$output" >&2
     fail "the nodes do not start, after $tries tries"
+}
+
+# A published port accepts connections before the server in its container does, and then closes them.
+wait_for_nodes() {
+    local node try
+    for node in 1 2 3 4 5; do
+        for ((try = 1; try <= 300; try++)); do
+            if replies "$NODES_PORTS$node"; then continue 2; fi
+            sleep 0.1
+        done
+        fail "node $node does not reply"
+    done
+}
+
+# Returns success if the server on the port $1 of this machine replies to PING.
+replies() {
+    local reply
+    reply=$(timeout 1 bash -c "exec 3<>/dev/tcp/127.0.0.1/$1; printf 'PING\r\n' >&3; head -c 5 <&3" 2>/dev/null) || true
+    [[ $reply == +PONG ]]
 }
 
 clean_up() {
