@@ -136,30 +136,12 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::End;
     use crate::resources::SEMAPHORES;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn hold(resource: u16, from: u64, until: u64) -> Hold {
-        let end = End::Released;
-        let (token, asked) = (None, from);
-        let (client, task, id) = (0, 0, 0);
-        let (is_renewed, shared_from, period) = (false, None, None);
-        Hold {
-            resource,
-            client,
-            task,
-            id,
-            token,
-            asked,
-            from,
-            until,
-            end,
-            is_renewed,
-            shared_from,
-            period,
-        }
+        Hold::released(resource, from, until)
     }
 
     fn shared(shared_from: u64, from: u64, until: u64) -> Hold {

@@ -180,21 +180,8 @@ mod tests {
 
     /// `asked` and `from` are the times at which the acquire began and returned.
     fn hold(id: u64, asked: u64, from: u64, token: u64) -> Hold {
-        let (token, until, end) = (Some(token), from + 100, End::ValidUntil);
-        Hold {
-            resource: 0,
-            client: 0,
-            task: 0,
-            id,
-            token,
-            asked,
-            from,
-            until,
-            end,
-            is_renewed: false,
-            shared_from: None,
-            period: None,
-        }
+        let (token, end) = (Some(token), End::ValidUntil);
+        Hold { id, token, asked, end, ..Hold::released(0, from, from + 100) }
     }
 
     fn write(id: u64, is_accepted: bool, is_valid: bool) -> Write {

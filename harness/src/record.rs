@@ -43,6 +43,27 @@ pub struct Hold {
     pub period: Option<u64>,
 }
 
+#[cfg(test)]
+impl Hold {
+    /// Returns a released hold of the first client, whose acquire took no time.
+    pub(crate) fn released(resource: u16, from: u64, until: u64) -> Self {
+        Self {
+            resource,
+            client: 0,
+            task: 0,
+            id: 0,
+            token: None,
+            asked: from,
+            from,
+            until,
+            end: End::Released,
+            is_renewed: false,
+            shared_from: None,
+            period: None,
+        }
+    }
+}
+
 /// Why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {

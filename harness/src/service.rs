@@ -97,28 +97,11 @@ impl Gap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::End;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn hold(from: u64) -> Hold {
-        let (end, until) = (End::Released, from + 1);
-        let (resource, client, task, id, token, asked) = (0, 0, 0, 0, None, from);
-        let (is_renewed, shared_from, period) = (false, None, None);
-        Hold {
-            resource,
-            client,
-            task,
-            id,
-            token,
-            asked,
-            from,
-            until,
-            end,
-            is_renewed,
-            shared_from,
-            period,
-        }
+        Hold::released(0, from, from + 1)
     }
 
     fn longest(nodes: u16, outages: &[Outage], begun: &[u64]) -> Gap {

@@ -25,7 +25,7 @@ pub(super) struct Lease {
     /// Whether the coordinator must notice the lease's end, because it renews the lease or because a caller waits for
     /// the end.
     pub(super) is_watched: bool,
-    /// Whether the client has subscribed to changes of the keys, or uses a reader's lease, whose key other readers change.
+    /// Whether the client has subscribed to changes of the keys.
     pub(super) is_subscribed: bool,
     /// The acquire that created the lease. Removed together with the lease.
     pub(super) acquire_id: Option<AcquireId>,
@@ -61,7 +61,7 @@ impl Lease {
             any_of: terms.any_of.clone(),
             since: attempt.t1,
             is_watched: false,
-            is_subscribed: terms.is_reader() || terms.subscribes(),
+            is_subscribed: terms.subscribes(),
             acquire_id: None,
             acquire_round: attempt.round,
             suspected,

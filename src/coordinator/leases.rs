@@ -70,10 +70,12 @@ impl Coordinator {
     }
 
     /// Makes the coordinator report the lease's end as [`Completion::LeaseEnded`], because a caller waits for it. If the
-    /// acquire did not subscribe to changes of the keys, a check does.
+    /// acquire did not subscribe to changes of the keys, a check does. Readers do not subscribe, because each of them
+    /// changes the key.
     pub(crate) fn handle_watch(&mut self, id: LeaseId, now: Time) {
         self.watch(id, now);
-        if self.leases.get(id).is_some_and(|lease| !lease.is_subscribed) {
+        let must_subscribe = |lease: &Lease| !lease.is_subscribed && !lease.claim().is_reader();
+        if self.leases.get(id).is_some_and(must_subscribe) {
             self.request_check(id, CheckKind::Check, now);
         }
         self.settle(now);
