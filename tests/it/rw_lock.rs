@@ -176,6 +176,31 @@ async fn release_of_the_longest_reader_keeps_the_others() {
 }
 
 #[tokio::test]
+async fn release_of_the_second_reader_keeps_the_first() {
+    let cluster = Cluster::start(3);
+    let (one, two) = (rw_lock(&client(&cluster)), rw_lock(&client(&cluster)));
+    let first = one.read().ttl(ms(30_000)).await.expect("free");
+    let second = two.read().ttl(ms(30_000)).await.expect("readers share the lock");
+    assert_eq!(second.release().await, Ok(ReleaseOutcome::Released));
+    assert!(is_contended(&two.try_write().await), "the first reader holds the lock");
+    first.extend(ms(30_000)).await.expect("the first reader holds the lock");
+    assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
+}
+
+#[tokio::test]
+async fn release_of_an_expired_reader_keeps_the_only_one() {
+    let cluster = Cluster::start(3);
+    let (one, two) = (rw_lock(&quick_client(&cluster)), rw_lock(&client(&cluster)));
+    let expired = one.read().ttl(ms(500)).await.expect("free");
+    eventually("the reader has expired", || cluster.none_has("catalog")).await;
+    let only = two.read().ttl(ms(30_000)).await.expect("free");
+    assert_eq!(expired.release().await, Ok(ReleaseOutcome::Expired));
+    assert!(is_contended(&one.try_write().await), "the other reader holds the lock");
+    only.extend(ms(30_000)).await.expect("the reader holds the lock");
+    assert_eq!(only.release().await, Ok(ReleaseOutcome::Released));
+}
+
+#[tokio::test]
 async fn renewed_reader_detects_the_deletion_of_the_lock() {
     let cluster = Cluster::start(3);
     let (one, two) = (quick_client(&cluster), client(&cluster));

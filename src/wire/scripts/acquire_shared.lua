@@ -2,7 +2,8 @@
 -- As a key does, it exists until the end of the ms of its expiry.
 --   KEYS[1]  lock key: while the lock has readers, it holds READERS, and expires with the last of
 --            them
---   KEYS[2]  readers: a sorted set of their values by expiry, in ms since 1970
+--   KEYS[2]  readers: 'EXPIRY VALUE' of the only reader, or a sorted set of their values by expiry;
+--            in ms since 1970
 --   KEYS[3]  writer's intent: until when new readers must wait, in ms since 1970
 --   KEYS[4]  whether readers wait for a writer
 --   KEYS[5]  fencing counter (optional)
@@ -19,12 +20,13 @@
 local MAX = 4200 -- bytes; no lock has a longer value
 local READERS = 'quorlock:readers'
 local call, value, extends = redis.call, ARGV[1], ARGV[3] == 'extend'
-local found = redis.pcall('MGET', KEYS[1], KEYS[3])
+local found = redis.pcall('MGET', KEYS[1], KEYS[2], KEYS[3])
 if found.err then
   return found
 end
 -- False if the key is missing or holds no string.
-local held, intent = found[1], tonumber(found[2] or nil)
+local held, intent = found[1], tonumber(found[3] or nil)
+local only_ends, only = string.match(found[2] or '', '^(%d+) (.*)$')
 local function refuse(left, holder)
   if ARGV[3] == 'wait' then
     -- Redis 7.2.0 to 7.2.4 pass multiples of 10^8 with an exponent, which is an error in SET.
@@ -38,15 +40,23 @@ if held and held ~= READERS and held ~= value then
   end
   return refuse(call('PTTL', KEYS[1]), #held <= MAX and held or nil)
 end
+local left = held == value and call('PTTL', KEYS[1])
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expiry = now + ARGV[2]
-local own = held == READERS and tonumber(call('ZSCORE', KEYS[2], value) or nil)
+local own
+if held == READERS then
+  if only then
+    own = only == value and tonumber(only_ends)
+  else
+    own = tonumber(call('ZSCORE', KEYS[2], value) or nil)
+  end
+end
 if own and own < now then
   own = nil
 end
 if held == value then
-  expiry = math.max(expiry, now + call('PTTL', KEYS[1]))
+  expiry = math.max(expiry, now + left)
   call('DEL', KEYS[3])
 elseif not own then
   if extends then
@@ -61,16 +71,23 @@ elseif not own then
   end
 end
 local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
-if held ~= READERS then
-  local ends = string.format('%.0f', expiry)
-  -- With an expiry, so that the key ends even if the user has no permission for the next commands.
-  if not call('SET', KEYS[1], READERS, 'PXAT', ends, held and 'XX' or 'NX') then
-    return refuse(call('PTTL', KEYS[1])) -- no string
+if held ~= READERS or only == value then
+  if not own or own < expiry then
+    local ends = string.format('%.0f', expiry)
+    if not call('SET', KEYS[1], READERS, 'PXAT', ends, held and 'XX' or 'NX') then
+      return refuse(call('PTTL', KEYS[1])) -- no string
+    end
+    call('SET', KEYS[2], ends .. ' ' .. value, 'PXAT', ends)
   end
-  call('DEL', KEYS[2])
-  call('ZADD', KEYS[2], ends, value)
-  call('PEXPIREAT', KEYS[2], ends)
 else
+  if only then
+    call('DEL', KEYS[2])
+    local added = redis.pcall('ZADD', KEYS[2], only_ends, only)
+    if type(added) == 'table' then
+      call('SET', KEYS[2], found[2], 'PXAT', only_ends)
+      return added
+    end
+  end
   call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
   if not own or own < expiry then
     call('ZADD', KEYS[2], expiry, value)

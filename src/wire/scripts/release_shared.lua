@@ -10,10 +10,12 @@
 -- missing or had expired, -1 if the lock key holds another value.
 local READERS = 'quorlock:readers'
 local call = redis.call
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-  return held
+local found = redis.pcall('MGET', KEYS[1], KEYS[2])
+if found.err then
+  return found
 end
+-- False if the key is missing or holds no string.
+local held = found[1]
 if held == ARGV[1] then
   if ARGV[2] then
     call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
@@ -22,16 +24,28 @@ if held == ARGV[1] then
   call('DEL', KEYS[1])
   return 2
 elseif held ~= READERS then
-  return held and -1 or 0
+  local other = held or redis.pcall('GET', KEYS[1])
+  if type(other) == 'table' and not string.find(other.err, 'WRONGTYPE', 1, true) then
+    return other
+  end
+  return other and -1 or 0
 end
-local latest = call('ZREVRANGE', KEYS[2], 0, 1)
-if latest[1] == ARGV[1] and not latest[2] and not ARGV[2] then
-  -- The only reader. It has not expired, because the lock key would have expired with it.
+local only = string.match(found[2] or '', '^%d+ (.*)$')
+if only and only ~= ARGV[1] then
+  return 0
+elseif only and not ARGV[2] then
+  -- It has not expired, because its keys would have expired with it.
   call('DEL', KEYS[1], KEYS[2])
   return 2
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if only then
+  local ends = string.format('%.0f', now + ARGV[3])
+  call('SET', KEYS[1], READERS, 'PXAT', ends, 'XX')
+  call('SET', KEYS[2], ends .. ' ' .. ARGV[2], 'PXAT', ends)
+  return 1
+end
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
 local own = tonumber(call('ZSCORE', KEYS[2], ARGV[1]) or nil)
 if not own then

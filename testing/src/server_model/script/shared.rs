@@ -28,26 +28,58 @@ impl Holder {
     }
 }
 
+/// Content of the keys of a lock when a script starts.
+struct Found {
+    holder: Holder,
+    /// The only reader.
+    only: Option<OnlyReader>,
+    intent: Reply,
+}
+
+/// A reader that is stored without a sorted set.
+struct OnlyReader {
+    stored: Vec<u8>,
+    ends: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl OnlyReader {
+    /// Parses a text as Lua's `string.match(text, '^(%d+) (.*)$')`.
+    fn of(text: &Reply) -> Option<Self> {
+        let Reply::Bulk(stored) = text else { return None };
+        let digits = stored.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let value = stored[digits..].strip_prefix(b" ").filter(|_| digits > 0)?.to_vec();
+        Some(Self { stored: stored.clone(), ends: stored[..digits].to_vec(), value })
+    }
+}
+
 pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (lock, readers) = (argument(keys, 1), argument(keys, 2));
     let (value, ttl) = (argument(args, 1), whole(argument(args, 2)));
     let extends = argument(args, 3) == b"extend";
-    let (holder, intent) = holder_and_intent(run, keys, value)?;
+    let Found { holder, only, intent } = found(run, &keys[..3], value)?;
     if let Holder::Other(other) = holder {
         if extends {
             return Ok(Reply::Int(-1));
         }
-        let left = int(&run.call("call('PTTL', KEYS[1])", &[b"PTTL", lock])?);
+        let left = int(&run.call("call('PTTL', KEYS[1]), #held", &[b"PTTL", lock])?);
         return refuse(run, (keys, args), left, other);
     }
+    let left = match holder {
+        Holder::Own => int(&run.call("and call('PTTL', KEYS[1])", &[b"PTTL", lock])?),
+        _ => 0,
+    };
     let now = now(run)?;
     let mut expiry = now + ttl;
-    let own = match holder {
-        Holder::Readers => score(run, readers, value)?.filter(|own| *own >= now),
+    let own = match (&holder, &only) {
+        (Holder::Readers, Some(only)) => {
+            Some(&only.value).filter(|only| *only == value).map(|_| whole(&only.ends))
+        }
+        (Holder::Readers, None) => score(run, readers, value)?,
         _ => None,
     };
+    let own = own.filter(|own| *own >= now);
     if matches!(holder, Holder::Own) {
-        let left = int(&run.call("call('PTTL', KEYS[1]))", &[b"PTTL", lock])?);
         expiry = expiry.max(now + left);
         run.call("call('DEL', KEYS[3]", &[b"DEL", argument(keys, 3)])?;
     } else if own.is_none() {
@@ -64,27 +96,23 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Some(counter) => Some(run.call("call('GET', KEYS[5]", &[b"GET", counter])?),
         None => None,
     };
-    let ends = expiry.to_string();
-    if matches!(holder, Holder::Readers) {
-        let until = (now - 1).to_string();
-        let remove = [b"ZREMRANGEBYSCORE", readers, b"-inf", until.as_bytes()];
-        run.call("call('ZREMRANGEBYSCORE'", &remove)?;
-        if own.is_none_or(|own| own < expiry) {
-            run.call("call('ZADD', KEYS[2], expiry", &[b"ZADD", readers, ends.as_bytes(), value])?;
-            if let Some(last) = last(run, readers)? {
-                expire_at(run, [lock, readers], last, "last")?;
+    let is_later = own.is_none_or(|own| own < expiry);
+    match only.filter(|_| matches!(holder, Holder::Readers)) {
+        None if matches!(holder, Holder::Readers) => {
+            add(run, (lock, readers), (now, expiry), value, is_later)?;
+        }
+        Some(only) if only.value != value => {
+            replace_only_reader(run, readers, &only)?;
+            add(run, (lock, readers), (now, expiry), value, is_later)?;
+        }
+        _ if is_later => {
+            if !set_only_reader(run, (lock, readers), expiry, value, &holder)? {
+                let at = "call('PTTL', KEYS[1])) -- no string";
+                let left = int(&run.call(at, &[b"PTTL", lock])?);
+                return refuse(run, (keys, args), left, None);
             }
         }
-    } else {
-        let condition = if matches!(holder, Holder::Own) { "XX" } else { "NX" };
-        let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes(), condition.as_bytes()];
-        if run.call("call('SET', KEYS[1]", &set)? == Reply::Null {
-            let left = int(&run.call("call('PTTL', KEYS[1])) -- no string", &[b"PTTL", lock])?);
-            return refuse(run, (keys, args), left, None);
-        }
-        run.call("call('DEL', KEYS[2]", &[b"DEL", readers])?;
-        run.call("call('ZADD', KEYS[2], ends", &[b"ZADD", readers, ends.as_bytes(), value])?;
-        run.call("call('PEXPIREAT', KEYS[2], ends", &[b"PEXPIREAT", readers, ends.as_bytes()])?;
+        _ => {}
     }
     if extends {
         return Ok(Reply::Int(1));
@@ -96,22 +124,78 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
     })
 }
 
-fn holder_and_intent(
-    run: &mut Run<'_, '_>,
-    keys: &[Vec<u8>],
-    value: &[u8],
-) -> Result<(Holder, Reply), Reply> {
-    let found = [b"MGET", argument(keys, 1), argument(keys, 3)];
-    match run.pcall("redis.pcall('MGET'", &found) {
+/// Reads the lock key, the readers, and the writer's intent unless `keys` has only two keys.
+fn found(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> Result<Found, Reply> {
+    let words: Vec<&[u8]> =
+        std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+    match run.pcall("redis.pcall('MGET'", &words) {
         Reply::Array(found) => {
             let holder = match &found[0] {
                 Reply::Bulk(held) => Holder::of(held.clone(), value),
                 _ => Holder::Nothing,
             };
-            Ok((holder, found[1].clone()))
+            let intent = found.get(2).cloned().unwrap_or(Reply::Null);
+            Ok(Found { holder, only: OnlyReader::of(&found[1]), intent })
         }
         refusal => Err(refusal),
     }
+}
+
+/// Sets the lock key and the readers of a lock that has no other reader. Returns false if the lock key is no string.
+fn set_only_reader(
+    run: &mut Run<'_, '_>,
+    (lock, readers): (&[u8], &[u8]),
+    expiry: i64,
+    value: &[u8],
+    holder: &Holder,
+) -> Result<bool, Reply> {
+    let ends = expiry.to_string();
+    let condition: &[u8] = if matches!(holder, Holder::Nothing) { b"NX" } else { b"XX" };
+    let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes(), condition];
+    if run.call("call('SET', KEYS[1], READERS", &set)? == Reply::Null {
+        return Ok(false);
+    }
+    let only = [ends.as_bytes(), b" ", value].concat();
+    run.call("call('SET', KEYS[2], ends", &[b"SET", readers, &only, b"PXAT", ends.as_bytes()])?;
+    Ok(true)
+}
+
+/// Turns the readers of a lock into a sorted set.
+fn replace_only_reader(
+    run: &mut Run<'_, '_>,
+    readers: &[u8],
+    only: &OnlyReader,
+) -> Result<(), Reply> {
+    run.call("call('DEL', KEYS[2]", &[b"DEL", readers])?;
+    let add = [b"ZADD", readers, &only.ends, &only.value];
+    match run.pcall("redis.pcall('ZADD'", &add) {
+        Reply::Int(_) => Ok(()),
+        refusal => {
+            let set = [b"SET", readers, &only.stored, b"PXAT", &only.ends];
+            run.call("call('SET', KEYS[2], found", &set)?;
+            Err(refusal)
+        }
+    }
+}
+
+/// Adds a reader to the sorted set if its expiry is later than the one of its entry.
+fn add(
+    run: &mut Run<'_, '_>,
+    (lock, readers): (&[u8], &[u8]),
+    (now, expiry): (i64, i64),
+    value: &[u8],
+    is_later: bool,
+) -> Result<(), Reply> {
+    let (until, ends) = ((now - 1).to_string(), expiry.to_string());
+    let remove = [b"ZREMRANGEBYSCORE", readers, b"-inf", until.as_bytes()];
+    run.call("call('ZREMRANGEBYSCORE'", &remove)?;
+    if is_later {
+        run.call("call('ZADD', KEYS[2], expiry", &[b"ZADD", readers, ends.as_bytes(), value])?;
+        if let Some(last) = last(run, readers)? {
+            expire_at(run, [lock, readers], last, "last")?;
+        }
+    }
+    Ok(())
 }
 
 fn refuse(
@@ -132,26 +216,35 @@ fn refuse(
 pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (lock, readers, value) = (argument(keys, 1), argument(keys, 2), argument(args, 1));
     let cool_down = args.get(1).map(|other| (&other[..], argument(args, 3)));
-    match holder(run, lock, value)? {
-        Holder::Nothing => return Ok(Reply::Int(0)),
+    let found = found(run, &keys[..2], value)?;
+    match found.holder {
+        Holder::Nothing => {
+            let is_no_string = matches!(run.held("KEYS[1]", lock)?, KeyContent::Other);
+            return Ok(Reply::Int(if is_no_string { -1 } else { 0 }));
+        }
         Holder::Other(_) => return Ok(Reply::Int(-1)),
         Holder::Readers => {}
         Holder::Own => {
             if let Some((other, ttl)) = cool_down {
-                run.call("call('SET', KEYS[1]", &[b"SET", lock, other, b"PX", ttl])?;
+                run.call("call('SET', KEYS[1], ARGV[2]", &[b"SET", lock, other, b"PX", ttl])?;
                 return Ok(Reply::Int(1));
             }
             run.call("call('DEL', KEYS[1])", &[b"DEL", lock])?;
             return Ok(Reply::Int(2));
         }
     }
-    let latest =
-        run.call("call('ZREVRANGE', KEYS[2], 0, 1", &[b"ZREVRANGE", readers, b"0", b"1"])?;
-    if matches!(&latest, Reply::Array(only) if *only == [Reply::Bulk(value.to_vec())])
-        && cool_down.is_none()
-    {
-        run.call("call('DEL', KEYS[1], KEYS[2]", &[b"DEL", lock, readers])?;
-        return Ok(Reply::Int(2));
+    match (found.only, cool_down) {
+        (None, _) => {}
+        (Some(only), _) if only.value != value => return Ok(Reply::Int(0)),
+        (Some(_), None) => {
+            run.call("call('DEL', KEYS[1], KEYS[2]", &[b"DEL", lock, readers])?;
+            return Ok(Reply::Int(2));
+        }
+        (Some(_), Some((other, ttl))) => {
+            let expiry = now(run)? + whole(ttl);
+            set_only_reader(run, (lock, readers), expiry, other, &Holder::Readers)?;
+            return Ok(Reply::Int(1));
+        }
     }
     let now = now(run)?;
     let until = (now - 1).to_string();
@@ -171,14 +264,6 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         expire_at(run, [lock, readers], last.max(now + 1), "expiry")?;
     }
     Ok(Reply::Int(1))
-}
-
-fn holder(run: &mut Run<'_, '_>, lock: &[u8], value: &[u8]) -> Result<Holder, Reply> {
-    Ok(match run.held("KEYS[1]", lock)? {
-        KeyContent::Missing => Holder::Nothing,
-        KeyContent::Value(held) => Holder::of(held, value),
-        KeyContent::Other => Holder::Other(None),
-    })
 }
 
 fn score(run: &mut Run<'_, '_>, readers: &[u8], value: &[u8]) -> Result<Option<i64>, Reply> {
