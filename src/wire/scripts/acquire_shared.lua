@@ -2,8 +2,8 @@
 -- As a key does, it exists until the end of the ms of its expiry.
 --   KEYS[1]  lock key: while the lock has readers, it holds READERS, and expires with the last of
 --            them
---   KEYS[2]  readers: 'EXPIRY VALUE' of the only reader, or a sorted set of their values by expiry;
---            in ms since 1970
+--   KEYS[2]  readers: a string, the value of the only reader; or a sorted set of their values by
+--            expiry, in ms since 1970
 --   KEYS[3]  writer's intent: until when new readers must wait, in ms since 1970
 --   KEYS[4]  whether readers wait for a writer
 --   KEYS[5]  fencing counter (optional)
@@ -19,18 +19,17 @@
 -- has expired, -1 if the lock key holds another value.
 local MAX = 4200 -- bytes; no lock has a longer value
 local READERS = 'quorlock:readers'
-local call, value, extends = redis.call, ARGV[1], ARGV[3] == 'extend'
+local call, value, ttl, extends = redis.call, ARGV[1], tonumber(ARGV[2]), ARGV[3] == 'extend'
 local found = redis.pcall('MGET', KEYS[1], KEYS[2], KEYS[3])
 if found.err then
   return found
 end
--- False if the key is missing or holds no string.
-local held, intent = found[1], tonumber(found[3] or nil)
-local only_ends, only = string.match(found[2] or '', '^(%d+) (.*)$')
+-- Each is false or nil if its key is missing or holds no string.
+local held, only, intent = found[1], found[2], tonumber(found[3] or nil)
 local function refuse(left, holder)
   if ARGV[3] == 'wait' then
     -- Redis 7.2.0 to 7.2.4 pass multiples of 10^8 with an exponent, which is an error in SET.
-    call('SET', KEYS[4], 1, 'PX', string.format('%.0f', math.max(left, 0) + ARGV[2]))
+    call('SET', KEYS[4], 1, 'PX', string.format('%.0f', math.max(left, 0) + ttl))
   end
   return { left, 1, holder }
 end
@@ -40,25 +39,16 @@ if held and held ~= READERS and held ~= value then
   end
   return refuse(call('PTTL', KEYS[1]), #held <= MAX and held or nil)
 end
-local left = held == value and call('PTTL', KEYS[1])
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local expiry = now + ARGV[2]
-local own
-if held == READERS then
-  if only then
-    own = only == value and tonumber(only_ends)
-  else
-    own = tonumber(call('ZSCORE', KEYS[2], value) or nil)
-  end
-end
-if own and own < now then
-  own = nil
-end
+local alone = held ~= READERS or only == value
+-- Remaining TTL of the writer or of the only reader. Read before TIME, so that no sum is too early.
+local left = held == value and call('PTTL', KEYS[1]) or held and only and call('PTTL', KEYS[2])
+local time = (intent or not alone) and call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
+local score = not alone and not only and tonumber(call('ZSCORE', KEYS[2], value) or nil)
+local holds = held and alone or score and score >= now
 if held == value then
-  expiry = math.max(expiry, now + left)
   call('DEL', KEYS[3])
-elseif not own then
+elseif not holds then
   if extends then
     local other = not held and redis.pcall('GET', KEYS[1])
     if type(other) == 'table' then
@@ -71,30 +61,28 @@ elseif not own then
   end
 end
 local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
-if held ~= READERS or only == value then
-  if not own or own < expiry then
-    local ends = string.format('%.0f', expiry)
-    if not call('SET', KEYS[1], READERS, 'PXAT', ends, held and 'XX' or 'NX') then
-      return refuse(call('PTTL', KEYS[1])) -- no string
-    end
-    call('SET', KEYS[2], ends .. ' ' .. value, 'PXAT', ends)
-  end
-else
+if not alone then
   if only then
     call('DEL', KEYS[2])
-    local added = redis.pcall('ZADD', KEYS[2], only_ends, only)
+    local added = redis.pcall('ZADD', KEYS[2], now + left, only)
     if type(added) == 'table' then
-      call('SET', KEYS[2], found[2], 'PXAT', only_ends)
+      call('SET', KEYS[2], only, 'PX', string.format('%.0f', math.max(left, 1)))
       return added
     end
   end
   call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
-  if not own or own < expiry then
-    call('ZADD', KEYS[2], expiry, value)
+  if not holds or score < now + ttl then
+    call('ZADD', KEYS[2], now + ttl, value)
     local last = call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
     call('PEXPIREAT', KEYS[1], last)
     call('PEXPIREAT', KEYS[2], last)
   end
+elseif held ~= READERS or left < ttl then
+  local longest = left and left > ttl and string.format('%.0f', left) or ARGV[2]
+  if not call('SET', KEYS[1], READERS, 'PX', longest, held and 'XX' or 'NX') then
+    return refuse(call('PTTL', KEYS[1])) -- no string
+  end
+  call('SET', KEYS[2], value, 'PX', longest)
 end
 if extends then
   return 1

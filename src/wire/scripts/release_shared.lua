@@ -14,8 +14,8 @@ local found = redis.pcall('MGET', KEYS[1], KEYS[2])
 if found.err then
   return found
 end
--- False if the key is missing or holds no string.
-local held = found[1]
+-- Each is false if its key is missing or holds no string.
+local held, only = found[1], found[2]
 if held == ARGV[1] then
   if ARGV[2] then
     call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
@@ -30,22 +30,18 @@ elseif held ~= READERS then
   end
   return other and -1 or 0
 end
-local only = string.match(found[2] or '', '^%d+ (.*)$')
 if only and only ~= ARGV[1] then
   return 0
-elseif only and not ARGV[2] then
-  -- It has not expired, because its keys would have expired with it.
+elseif only and ARGV[2] then
+  call('SET', KEYS[1], READERS, 'PX', ARGV[3])
+  call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+  return 1
+elseif only then
   call('DEL', KEYS[1], KEYS[2])
   return 2
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if only then
-  local ends = string.format('%.0f', now + ARGV[3])
-  call('SET', KEYS[1], READERS, 'PXAT', ends, 'XX')
-  call('SET', KEYS[2], ends .. ' ' .. ARGV[2], 'PXAT', ends)
-  return 1
-end
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 1)
 local own = tonumber(call('ZSCORE', KEYS[2], ARGV[1]) or nil)
 if not own then

@@ -31,26 +31,9 @@ impl Holder {
 /// Content of the keys of a lock when a script starts.
 struct Found {
     holder: Holder,
-    /// The only reader.
-    only: Option<OnlyReader>,
+    /// The value of the only reader, if it is stored as a string.
+    only: Option<Vec<u8>>,
     intent: Reply,
-}
-
-/// A reader that is stored without a sorted set.
-struct OnlyReader {
-    stored: Vec<u8>,
-    ends: Vec<u8>,
-    value: Vec<u8>,
-}
-
-impl OnlyReader {
-    /// Parses a text as Lua's `string.match(text, '^(%d+) (.*)$')`.
-    fn of(text: &Reply) -> Option<Self> {
-        let Reply::Bulk(stored) = text else { return None };
-        let digits = stored.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let value = stored[digits..].strip_prefix(b" ").filter(|_| digits > 0)?.to_vec();
-        Some(Self { stored: stored.clone(), ends: stored[..digits].to_vec(), value })
-    }
 }
 
 pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
@@ -65,24 +48,29 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         let left = int(&run.call("call('PTTL', KEYS[1]), #held", &[b"PTTL", lock])?);
         return refuse(run, (keys, args), left, other);
     }
-    let left = match holder {
-        Holder::Own => int(&run.call("and call('PTTL', KEYS[1])", &[b"PTTL", lock])?),
-        _ => 0,
+    let is_alone = match holder {
+        Holder::Readers => only.as_deref() == Some(value),
+        _ => true,
     };
-    let now = now(run)?;
-    let mut expiry = now + ttl;
-    let own = match (&holder, &only) {
-        (Holder::Readers, Some(only)) => {
-            Some(&only.value).filter(|only| *only == value).map(|_| whole(&only.ends))
+    let left = match (&holder, &only) {
+        (Holder::Own, _) => Some(int(&run.call("and call('PTTL', KEYS[1])", &[b"PTTL", lock])?)),
+        (Holder::Readers, Some(_)) => {
+            Some(int(&run.call("and call('PTTL', KEYS[2])", &[b"PTTL", readers])?))
         }
-        (Holder::Readers, None) => score(run, readers, value)?,
         _ => None,
     };
-    let own = own.filter(|own| *own >= now);
+    let now = if is_alone && intent_end(&intent).is_none() { 0 } else { now(run)? };
+    let score = match only {
+        None if !is_alone => score(run, readers, value)?,
+        _ => None,
+    };
+    let holds = match holder {
+        Holder::Nothing => false,
+        _ => is_alone || score.is_some_and(|score| score >= now),
+    };
     if matches!(holder, Holder::Own) {
-        expiry = expiry.max(now + left);
         run.call("call('DEL', KEYS[3]", &[b"DEL", argument(keys, 3)])?;
-    } else if own.is_none() {
+    } else if !holds {
         if extends {
             let is_no_string = matches!(holder, Holder::Nothing)
                 && matches!(run.held("KEYS[1]", lock)?, KeyContent::Other);
@@ -96,23 +84,21 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Some(counter) => Some(run.call("call('GET', KEYS[5]", &[b"GET", counter])?),
         None => None,
     };
-    let is_later = own.is_none_or(|own| own < expiry);
-    match only.filter(|_| matches!(holder, Holder::Readers)) {
-        None if matches!(holder, Holder::Readers) => {
-            add(run, (lock, readers), (now, expiry), value, is_later)?;
+    let keys_of_readers = (lock, readers);
+    if !is_alone {
+        if let Some(only) = &only {
+            replace_only_reader(run, readers, only, now + left.unwrap_or(0), left.unwrap_or(0))?;
         }
-        Some(only) if only.value != value => {
-            replace_only_reader(run, readers, &only)?;
-            add(run, (lock, readers), (now, expiry), value, is_later)?;
+        let expiry = now + ttl;
+        let is_later = !holds || score.is_some_and(|score| score < expiry);
+        add(run, keys_of_readers, (now, expiry), value, is_later)?;
+    } else if !matches!(holder, Holder::Readers) || left.is_some_and(|left| left < ttl) {
+        let longest = left.unwrap_or(0).max(ttl);
+        if !set_only_reader(run, keys_of_readers, longest, value, &holder)? {
+            let at = "call('PTTL', KEYS[1])) -- no string";
+            let left = int(&run.call(at, &[b"PTTL", lock])?);
+            return refuse(run, (keys, args), left, None);
         }
-        _ if is_later => {
-            if !set_only_reader(run, (lock, readers), expiry, value, &holder)? {
-                let at = "call('PTTL', KEYS[1])) -- no string";
-                let left = int(&run.call(at, &[b"PTTL", lock])?);
-                return refuse(run, (keys, args), left, None);
-            }
-        }
-        _ => {}
     }
     if extends {
         return Ok(Reply::Int(1));
@@ -135,7 +121,11 @@ fn found(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> Result<Found,
                 _ => Holder::Nothing,
             };
             let intent = found.get(2).cloned().unwrap_or(Reply::Null);
-            Ok(Found { holder, only: OnlyReader::of(&found[1]), intent })
+            let only = match &found[1] {
+                Reply::Bulk(only) => Some(only.clone()),
+                _ => None,
+            };
+            Ok(Found { holder, only, intent })
         }
         refusal => Err(refusal),
     }
@@ -145,18 +135,18 @@ fn found(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> Result<Found,
 fn set_only_reader(
     run: &mut Run<'_, '_>,
     (lock, readers): (&[u8], &[u8]),
-    expiry: i64,
+    ttl: i64,
     value: &[u8],
     holder: &Holder,
 ) -> Result<bool, Reply> {
-    let ends = expiry.to_string();
+    let ttl = ttl.to_string();
     let condition: &[u8] = if matches!(holder, Holder::Nothing) { b"NX" } else { b"XX" };
-    let set = [b"SET", lock, READERS, b"PXAT", ends.as_bytes(), condition];
+    let set = [b"SET", lock, READERS, b"PX", ttl.as_bytes(), condition];
     if run.call("call('SET', KEYS[1], READERS", &set)? == Reply::Null {
         return Ok(false);
     }
-    let only = [ends.as_bytes(), b" ", value].concat();
-    run.call("call('SET', KEYS[2], ends", &[b"SET", readers, &only, b"PXAT", ends.as_bytes()])?;
+    let set = [b"SET", readers, value, b"PX", ttl.as_bytes()];
+    run.call("call('SET', KEYS[2], value", &set)?;
     Ok(true)
 }
 
@@ -164,15 +154,18 @@ fn set_only_reader(
 fn replace_only_reader(
     run: &mut Run<'_, '_>,
     readers: &[u8],
-    only: &OnlyReader,
+    only: &[u8],
+    expiry: i64,
+    left: i64,
 ) -> Result<(), Reply> {
     run.call("call('DEL', KEYS[2]", &[b"DEL", readers])?;
-    let add = [b"ZADD", readers, &only.ends, &only.value];
-    match run.pcall("redis.pcall('ZADD'", &add) {
+    let expiry = expiry.to_string();
+    match run.pcall("redis.pcall('ZADD'", &[b"ZADD", readers, expiry.as_bytes(), only]) {
         Reply::Int(_) => Ok(()),
         refusal => {
-            let set = [b"SET", readers, &only.stored, b"PXAT", &only.ends];
-            run.call("call('SET', KEYS[2], found", &set)?;
+            let left = left.max(1).to_string();
+            let set = [b"SET", readers, only, b"PX", left.as_bytes()];
+            run.call("call('SET', KEYS[2], only", &set)?;
             Err(refusal)
         }
     }
@@ -235,15 +228,16 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
     }
     match (found.only, cool_down) {
         (None, _) => {}
-        (Some(only), _) if only.value != value => return Ok(Reply::Int(0)),
+        (Some(only), _) if only != value => return Ok(Reply::Int(0)),
+        (Some(_), Some((other, ttl))) => {
+            let set = [b"SET", lock, READERS, b"PX", ttl];
+            run.call("call('SET', KEYS[1], READERS", &set)?;
+            run.call("call('SET', KEYS[2]", &[b"SET", readers, other, b"PX", ttl])?;
+            return Ok(Reply::Int(1));
+        }
         (Some(_), None) => {
             run.call("call('DEL', KEYS[1], KEYS[2]", &[b"DEL", lock, readers])?;
             return Ok(Reply::Int(2));
-        }
-        (Some(_), Some((other, ttl))) => {
-            let expiry = now(run)? + whole(ttl);
-            set_only_reader(run, (lock, readers), expiry, other, &Holder::Readers)?;
-            return Ok(Reply::Int(1));
         }
     }
     let now = now(run)?;

@@ -15,8 +15,6 @@ const SCORES: [&str; 9] = [
     "9000000000000",
     "9007199254740000",
 ];
-/// Expiries of an only reader. Only other programs store the ones that are no numbers.
-const ONLY_UNTIL: [&str; 5] = ["5", "", "x", "9000000000000", "2000000000000"];
 /// Values of a writer's intent. Only other programs store the values other than whole numbers.
 const INTENTS: [&str; 6] = ["5", "x", "", "1.5", "4000000000000", "9e12"];
 /// How long waiting readers go first, in ms.
@@ -93,7 +91,6 @@ impl Generator {
         let beside = reader_keys(&lock);
         let (readers, any) = (&beside[0], self.rng.pick(&[&beside[0], &beside[1], &beside[2]]));
         let (value, ttl) = (self.value(), self.ttl());
-        let only = format!("{} {value}", self.rng.pick(&ONLY_UNTIL));
         let line = match self.rng.below(24) {
             0..3 => vec!["ZADD", readers, self.rng.pick(&SCORES), &value],
             3 => vec!["ZADD", any, self.rng.pick(&SCORES), &value],
@@ -112,8 +109,8 @@ impl Generator {
             17 => vec!["SET", any, self.rng.pick(&INTENTS)],
             18 => vec!["SET", &lock, "quorlock:readers"],
             19 => vec!["SET", &lock, "quorlock:readers", "PX", &ttl],
-            20 => vec!["SET", readers, &only, "PX", &ttl],
-            21 => vec!["SET", readers, &only],
+            20 => vec!["SET", readers, &value, "PX", &ttl],
+            21 => vec!["SET", readers, &value],
             22 => vec![self.rng.pick(&["ZADD", "ZREM", "ZSCORE", "PEXPIREAT"]), readers],
             _ => vec!["PEXPIRE", any, &ttl],
         };
