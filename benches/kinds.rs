@@ -1,10 +1,10 @@
 //! Compares the kinds of locks with a plain acquire: `cargo bench --bench kinds [-- part-of-a-row's-name]`.
 //!
 //! Each task has its own locks, so all of them are free. Both sides alternate every second on the same five servers, so
-//! they run under the same load. A cycle is an acquire and a release. The last line shows how long a writer waits for a
-//! lock that readers hold.
+//! they run under the same load. A cycle is an acquire and a release. The last lines show how well tasks share the permits
+//! of a semaphore, and how long a writer waits for a lock that readers hold.
 
-use kit::Cluster;
+use kit::{Cluster, Rerun};
 use quorlock::{Acquire, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -153,15 +153,84 @@ async fn wait_for_readers(cluster: &Cluster) {
     );
 }
 
+const NODES: &str = "QUORLOCK_KINDS_NODES";
+const PERMITS: usize = 10;
+const PROCESSES: usize = 4;
+const TASKS_PER_PROCESS: usize = 10;
+const PERMIT_HOLD: Duration = Duration::from_millis(10);
+const SHARING: Duration = Duration::from_secs(10);
+
+/// Holds a permit again and again in each task of this process. Prints a line for each hold: the wait and the hold in ms.
+async fn hold_permits(nodes: &str) {
+    let redlock = Redlock::builder().nodes(nodes.split(',')).build().expect("valid settings");
+    let semaphore = redlock.semaphore("shared", PERMITS).expect("a valid name");
+    let end = Instant::now() + SHARING;
+    let tasks = (0..TASKS_PER_PROCESS).map(|_| {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move {
+            let mut holds = Vec::new();
+            while Instant::now() < end {
+                let asked = Instant::now();
+                if let Ok(lease) = semaphore.acquire().wait(WAIT).await {
+                    let granted = Instant::now();
+                    tokio::time::sleep(PERMIT_HOLD).await;
+                    holds.push((granted - asked, granted.elapsed()));
+                    drop(lease);
+                }
+            }
+            holds
+        })
+    });
+    let each = futures::future::try_join_all(tasks.collect::<Vec<_>>()).await;
+    for (wait, hold) in each.expect("no task panics").into_iter().flatten() {
+        println!("{} {}", wait.as_secs_f64() * 1e3, hold.as_secs_f64() * 1e3);
+    }
+    let _ = redlock.close().await;
+}
+
+/// Prints how well four processes with ten tasks each use ten permits.
+#[allow(clippy::cast_precision_loss)] // Counts are below 2^53.
+fn share_permits(cluster: &Cluster) {
+    let nodes = cluster.urls().join(",");
+    let children = [(); PROCESSES].map(|()| Rerun::start(&[], &[(NODES, &nodes)]));
+    let (mut waits_ms, mut holds_ms) = (Vec::new(), Vec::new());
+    for child in &children {
+        child.finish(10 * SHARING);
+        for line in child.output().lines() {
+            let (wait, hold) = line.split_once(' ').expect("a wait and a hold");
+            waits_ms.push(wait.parse().expect("a number"));
+            holds_ms.push(hold.parse::<f64>().expect("a number"));
+        }
+    }
+    let turns = waits_ms.len() as f64;
+    let available_ms = SHARING.as_secs_f64() * 1e3 * PERMITS as f64;
+    let held_ms: f64 = holds_ms.iter().sum();
+    let [half, most] = [0.5, 0.99].map(|share| percentile(&mut waits_ms, share));
+    println!(
+        "\n{PERMITS} permits, {PROCESSES} processes of {TASKS_PER_PROCESS} tasks, holds of {PERMIT_HOLD:?} (measured: \
+         {:.1} ms): {turns} turns, wait p50 {half:.1} ms, p99 {most:.1} ms; permits in use {:.0} % of the time \
+         ({:.0} % for holds of {PERMIT_HOLD:?})",
+        held_ms / turns,
+        held_ms / available_ms * 100.0,
+        turns * PERMIT_HOLD.as_secs_f64() * 1e5 / available_ms,
+    );
+}
+
 fn main() {
     let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let part = part.unwrap_or_default();
     let runtime = Runtime::new().expect("a runtime");
+    if let Ok(nodes) = std::env::var(NODES) {
+        return runtime.block_on(hold_permits(&nodes));
+    }
     println!("| case | plain cycles/s | cycles/s | rate | failed |\n|---|---|---|---|---|");
     for (name, kind) in KINDS.into_iter().filter(|(name, _)| name.contains(&part)) {
         for tasks in TASKS {
             run(name, kind, tasks, &runtime);
         }
+    }
+    if "shared semaphore".contains(&part) {
+        share_permits(&Cluster::start(5));
     }
     if "writer among readers".contains(&part) {
         runtime.block_on(wait_for_readers(&Cluster::start(5)));
