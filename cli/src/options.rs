@@ -109,7 +109,7 @@ pub(crate) struct ScheduleOptions {
     ///
     /// Periods begin at multiples of DUR since 1970-01-01 00:00 UTC by this host's clock. All hosts must use the same
     /// period. CMD runs at most once in a period, even if it crashes. The nodes store the number of the last period.
-    #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with = "permits")]
+    #[arg(long, value_name = "DUR", value_parser = duration, conflicts_with_all = ["permits", "shared"])]
     pub(crate) every: Option<Duration>,
     /// Run CMD again in the same period if it failed, crashed or lost the lock: at least once instead of at most once
     #[arg(long, requires = "every")]

@@ -17,8 +17,8 @@ use std::ffi::OsString;
 ///
 /// Several resources are locked together: all of them or none. With --permits, CMD runs under one of N permits of a
 /// semaphore instead, so at most N commands run at the same time on all hosts. With --every, CMD runs once per period on
-/// one of the hosts. With --shared, CMD shares the lock
-/// with other commands that use --shared, but not with a command that locks the resource without --shared.
+/// one of the hosts. With --shared, CMD shares the lock with other commands that use --shared, but not with a command
+/// that locks the resource without --shared.
 ///
 /// The environment variable `QUORLOCK_RESOURCE` of CMD contains the resource names, one per line. With --fenced,
 /// `QUORLOCK_TOKEN` contains the fencing token. While CMD runs, quorlock renews the lock and forwards signals to CMD.

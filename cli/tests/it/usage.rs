@@ -38,13 +38,14 @@ fn missing_arguments_are_named() {
 }
 
 /// Invalid options of `run` for jobs and readers.
-const INVALID_JOBS_AND_READERS: [&[&str]; 12] = [
+const INVALID_JOBS_AND_READERS: [&[&str]; 13] = [
     &["--every", "0.5s", "a"],
     &["--every", "31d", "a"],
     &["--every", "999ms", "a"],
     &["--every", "1h", "--offset", "1h", "a"],
     &["--every", "1h", "--at-least", "61s", "a"],
     &["--every", "1h", "--permits", "2", "a"],
+    &["--every", "1h", "--shared", "a"],
     &["--every", "1h", "a", "b"],
     &["--every", "1h", "a{b"],
     &["--take-over", "a"],
