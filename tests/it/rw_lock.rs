@@ -201,6 +201,17 @@ async fn release_of_an_expired_reader_keeps_the_only_one() {
 }
 
 #[tokio::test]
+async fn shorter_extension_does_not_shorten_a_reader() {
+    let cluster = Cluster::start(3);
+    let (one, two) = (rw_lock(&quick_client(&cluster)), rw_lock(&client(&cluster)));
+    let reader = one.read().ttl(ms(30_000)).await.expect("free");
+    reader.extend(ms(500)).await.expect("the reader holds the lock");
+    sleep(ms(1_000)).await;
+    assert!(reader.is_valid() && is_contended(&two.try_write().await));
+    assert_eq!(reader.release().await, Ok(ReleaseOutcome::Released));
+}
+
+#[tokio::test]
 async fn renewed_reader_detects_the_deletion_of_the_lock() {
     let cluster = Cluster::start(3);
     let (one, two) = (quick_client(&cluster), client(&cluster));
