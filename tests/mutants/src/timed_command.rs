@@ -67,8 +67,8 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, timeout: Duration) -> CommandResult {
-        let output =
-            std::env::temp_dir().join(format!("quorlock-timeout-{:?}", thread::current().id()));
+        let (process, thread) = (std::process::id(), thread::current().id());
+        let output = std::env::temp_dir().join(format!("quorlock-timeout-{process}-{thread:?}"));
         let result = run_with_timeout(Command::new("sh").args(["-c", script]), timeout, &output);
         fs::remove_file(output).expect("the output file exists");
         result.expect("sh starts")
