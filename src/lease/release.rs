@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The release deleted the lock on a quorum of nodes, so the lease held the lock until then.
+    /// The release deleted the lock on a quorum of nodes, so the lease held the lock until then. If
+    /// a lost connection made the client repeat the release, a missing key counts as deleted by it.
     Released,
     /// The lease had no quorum left, because the key was missing on too many nodes. The lock had
     /// expired or had been deleted, for example by a forced release. If other clients hold the lock

@@ -117,7 +117,7 @@ impl Worker {
         done
     }
 
-    fn lost_a_runtime_since(&self, begun: Instant) -> bool {
+    pub(crate) fn lost_a_runtime_since(&self, begun: Instant) -> bool {
         let core = self.shared.lock();
         core.processes[self.process].shut_down.is_some_and(|at| at >= begun)
     }

@@ -82,7 +82,9 @@ impl Worker {
         }
     }
 
-    /// Checks that the release of a lock whose keys were deleted does not report success.
+    /// Checks that the release of a lock whose keys were deleted does not report success. If the
+    /// shutdown of a runtime lost the replies, the release is repeated, and may count the missing
+    /// keys as deleted by itself.
     pub(super) async fn release_after_deletion(self) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
@@ -93,7 +95,8 @@ impl Worker {
         let begun = self.now();
         self.delete_everywhere(&own);
         let released = lease.release().await;
-        if released == Ok(ReleaseOutcome::Released) && self.was_prompt_since(begun) {
+        let has_replies = self.was_prompt_since(begun) && !self.lost_a_runtime_since(begun);
+        if released == Ok(ReleaseOutcome::Released) && has_replies {
             let how = format!(
                 "p{}: {own} was deleted on all nodes, but the release reports success",
                 self.process

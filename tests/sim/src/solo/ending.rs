@@ -141,7 +141,7 @@ impl Worker {
             }
             let sent = this.now();
             let released = lease.release().await;
-            let is_told = released.is_ok() || ends.is_none() || this.has_shut_down_since(sent);
+            let is_told = released.is_ok() || ends.is_none() || this.lost_a_runtime_since(sent);
             let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
             if !is_told && this.is_prompt && stalled == 0 {
                 let how = format!(
@@ -166,7 +166,7 @@ impl Worker {
         let sent = self.now();
         let extended = lease.extend(millis(self.times.ttl_ms)).await;
         let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
-        let is_disturbed = !self.is_prompt || stalled > 0 || self.has_shut_down_since(sent);
+        let is_disturbed = !self.is_prompt || stalled > 0 || self.lost_a_runtime_since(sent);
         if extended.is_err() && lease.loss().is_none() && !is_disturbed {
             let how = format!("p{}: extended on another runtime: {extended:?}", self.process);
             self.checker.state().violated(Rule::Elsewhere, how);
@@ -175,10 +175,6 @@ impl Worker {
 
     /// Returns true if a runtime of this process was shut down at `since` or later. The replies to
     /// its commands are lost.
-    fn has_shut_down_since(&self, since: Instant) -> bool {
-        self.shared.lock().processes[self.process].shut_down.is_some_and(|at| at >= since)
-    }
-
     fn stop_polling(&self, runtime: usize, after: Instant) {
         self.runtime_states.stop_polling(runtime);
         let core = &mut *self.shared.lock();
