@@ -1,6 +1,6 @@
 //! Compares the kinds of locks with a plain acquire: `cargo bench --bench kinds [-- part-of-a-row's-name]`.
 //!
-//! Each task has its own locks, so all of them are free. Both sides alternate every second on the same five servers, so
+//! Each task has its own locks, so all of them are free. Both sides alternate every half second on the same five servers, so
 //! they run under the same load. A cycle is an acquire and a release. The last lines show how well tasks share the permits
 //! of a semaphore, and how long a writer waits for a lock that readers hold.
 
@@ -9,8 +9,8 @@ use quorlock::{Acquire, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-const PAIRS: usize = 8;
-const SLICE: Duration = Duration::from_secs(1);
+const PAIRS: usize = 16;
+const SLICE: Duration = Duration::from_millis(500);
 const TASKS: [usize; 3] = [1, 64, 512];
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -94,8 +94,8 @@ fn run(name: &str, kind: Kind, tasks: usize, runtime: &Runtime) {
             [Kind::Plain, kind].map(|kind| runtime.block_on(play(&redlock, kind, tasks)));
         // The first pair is a warm-up.
         if pair > 0 {
-            plain.push(base.0 as f64);
-            other.push(rival.0 as f64);
+            plain.push(base.0 as f64 / SLICE.as_secs_f64());
+            other.push(rival.0 as f64 / SLICE.as_secs_f64());
             ratios.push(rival.0 as f64 / base.0.max(1) as f64);
             failures = [failures[0] + base.1, failures[1] + rival.1];
         }
@@ -120,7 +120,7 @@ async fn wait_for_readers(cluster: &Cluster) {
         let redlock = Redlock::builder().nodes(cluster.urls()).build().expect("valid settings");
         redlock.rw_lock("shared").expect("a valid name")
     });
-    let end = Instant::now() + 10 * SLICE;
+    let end = Instant::now() + SHARING;
     let readers = (0..READERS).map(|_| {
         let lock = reading.clone();
         tokio::spawn(async move {
