@@ -173,6 +173,8 @@ pub(crate) struct CallMix {
     any: u64,
     permits: u64,
     jobs: u64,
+    /// The probability that a job has a minimum hold time, per thousand.
+    job_cool_downs: u64,
     readers: u64,
     auto: u64,
     tries: u64,
@@ -204,6 +206,12 @@ impl CallMix {
         };
         // A cool-down keeps the lock unavailable after its release.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
+        let (jobs, readers): (&[u64], &[u64]) = match mode {
+            _ if !scenario.fencing.is_on => (&[0, 0, 200, 600], &[0, 0, 300, 900]),
+            // The documentation has rates of ordinary locks.
+            Mode::Wiped(_) => (&[0], &[0]),
+            _ => (&[0, 0, 0, 200], &[0, 0, 0, 400]),
+        };
         Self {
             // Either all leases of a run have tokens, or none.
             fenced: scenario.fencing.is_on,
@@ -211,9 +219,9 @@ impl CallMix {
             any: dice.pick(&[0, 0, 300, 1_000]),
             // Permits have no tokens in these runs.
             permits: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 200, 700]) },
-            jobs: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 200, 600]) },
-            // Nor have readers and writers.
-            readers: if scenario.fencing.is_on { 0 } else { dice.pick(&[0, 0, 300, 900]) },
+            jobs: dice.pick(jobs),
+            job_cool_downs: dice.pick(cool_downs),
+            readers: dice.pick(readers),
             auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
@@ -264,7 +272,7 @@ fn draw_verb(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Verb {
     }
     if dice.chance(mix.jobs) {
         let lock = draw_lock(mix, scenario, dice);
-        return Verb::Job(JobCall::draw(lock, scenario.times.ttl_ms, dice));
+        return Verb::Job(JobCall::draw(lock, scenario.times.ttl_ms, mix.job_cool_downs, dice));
     }
     if !dice.chance(mix.verbs) {
         let lock = lock(dice);

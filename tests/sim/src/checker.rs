@@ -1,6 +1,7 @@
 //! Checks that involve the leases of several processes, such as mutual exclusion.
 
 use crate::clock::{Instant, MS};
+use crate::cool_downs::CoolDowns;
 use crate::fairness::Queues;
 use crate::jobs::JobRuns;
 use crate::ledger::{Commit, Ledger};
@@ -54,6 +55,7 @@ pub(crate) struct CheckerState {
     pub(crate) dropped_outside: Vec<Lease>,
     pub(crate) waiting: Queues,
     pub(crate) jobs: JobRuns,
+    pub(crate) cool_downs: CoolDowns,
     /// The values of locks. They must not appear in public output.
     secrets: Vec<String>,
     pub(crate) grants: u64,
@@ -67,6 +69,7 @@ impl Checker {
             dropped_outside: Vec::new(),
             waiting: Queues::default(),
             jobs: JobRuns::default(),
+            cool_downs: CoolDowns::default(),
             mode,
             violation: None,
             held: BTreeMap::new(),
@@ -130,6 +133,7 @@ impl CheckerState {
     pub(crate) fn handle_downgrade(&mut self, id: HeldId) {
         let held = self.held.values_mut().flatten().filter(|held| held.id == id);
         held.for_each(|held| held.is_reader = true);
+        self.cool_downs.handle_downgrade(id);
     }
 
     /// Checks that at most one lease of `resource` is valid, or only leases of readers, counting
@@ -171,10 +175,11 @@ impl CheckerState {
     }
 
     /// Records that the holder of lease `id` no longer relies on it. Returns the lease, or `None`
-    /// if the holder's process has ended.
+    /// if the holder's process has ended or the holder is a reader.
     pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
         let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
-        self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
+        let ended = self.held.values_mut().filter_map(of_it).last();
+        ended.filter(|held| !held.is_reader).map(|held| held.lease)
     }
 
     pub(crate) fn hand_over(

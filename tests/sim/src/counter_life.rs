@@ -1,7 +1,9 @@
 //! Checks how long the fencing counters of locks live.
 
 use crate::clock::{Instant, MS, US};
+use crate::fencing::COUNTER;
 use crate::ledger::{lock_of, unique_part};
+use crate::reader_tokens::READERS;
 use crate::rule::Rule;
 use crate::shared::Core;
 use quorlock_test::internals::{Kind, Stored};
@@ -150,9 +152,16 @@ impl Core {
             let Some(lock) = lock_of(&key[..end.unwrap_or(key.len())]) else { continue };
             let Kind::String(value) = kind else { continue };
             let snapshot = seen.entry(lock).or_default();
-            if end.is_none() {
-                snapshot.held = Some((unique_part(&value).to_vec(), until));
-            } else if let Ok(Ok(number)) = std::str::from_utf8(&value).map(str::parse) {
+            let Some(end) = end else {
+                // Readers do not change the counter.
+                let value = Some(value).filter(|value| value != READERS);
+                snapshot.held = value.map(|value| (unique_part(&value).to_vec(), until));
+                continue;
+            };
+            if !key[end..].starts_with(COUNTER) {
+                continue;
+            }
+            if let Ok(Ok(number)) = std::str::from_utf8(&value).map(str::parse) {
                 snapshot.counter = Some((number, until));
             }
         }

@@ -5,6 +5,7 @@ use crate::dice::Dice;
 use crate::mode::{Hint, Mode};
 use crate::shared::Core;
 use crate::worker::name;
+use quorlock_test::internals::{Kind, Stored};
 
 /// A wall clock reading, in nanoseconds since 1970, that is too far in the future for clients to
 /// derive a minimum token from it. In microseconds, it exceeds 2^52.
@@ -65,12 +66,26 @@ impl Fencing {
     }
 }
 
+/// The text between the name of a lock and the rest of the key of its fencing counter.
+pub(crate) const COUNTER: &[u8] = b"#quorlock:token";
+
 /// Returns the key of the fencing counter of the lock `resource`.
 pub(crate) fn counter(resource: &str) -> String {
     format!("{resource}#quorlock:token:{{{resource}}}")
 }
 
 impl Core {
+    /// Returns the value of the fencing counter of `resource` on `node`, or 0 if the counter does not exist.
+    pub(crate) fn fencing_counter(&self, node: usize, resource: usize) -> u64 {
+        let counter = counter(&name(resource));
+        let mut keys = self.nodes[node].server.keys(self.node_wall(node));
+        let found = keys.find_map(|(key, Stored { kind, .. })| match kind {
+            Kind::String(value) if key == counter.as_bytes() => String::from_utf8(value).ok(),
+            _ => None,
+        });
+        found.and_then(|digits| digits.parse().ok()).unwrap_or_default()
+    }
+
     pub(crate) fn fill_counters(&mut self, fencing: &Fencing, resources: usize, dice: &mut Dice) {
         if fencing.first_numbers == 0 {
             return;

@@ -44,7 +44,7 @@ impl Worker {
             );
             self.checker.state().violated(Rule::Alive, how);
         }
-        let id = self.begin(&lease, lock);
+        let id = self.begin(&lease, lock, None);
         let end = Reliance { worker: &self, id };
         self.take_steps(id, &lease, lock).await;
         self.end(lease, end, lock).await;
@@ -52,15 +52,16 @@ impl Worker {
 
     /// Records when a cool-down of `ms` milliseconds ends. The cool-down starts now or has started
     /// earlier, and the recorded end allows for slow clocks.
-    fn record_cool_down_end(&self, ms: u64) {
+    pub(crate) fn record_cool_down_end(&self, ms: u64) {
         let core = &mut *self.shared.lock();
         let until = core.now + ms * MS / 50 * 51 + 20 * MS;
         core.cool_down_until = core.cool_down_until.max(Some(until));
     }
 
     /// Records that the work under a lease starts. If `lock.watch` is set, also starts a task that
-    /// watches the lease. Returns the lease's ID.
-    pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
+    /// watches the lease. Returns the lease's ID. `begun` is the time of the call if the lease may
+    /// have been renewed since its acquire.
+    pub(crate) fn begin(&self, lease: &Lease, lock: &Lock, begun: Option<Instant>) -> HeldId {
         if let Some(ms) = lock.at_least {
             self.record_cool_down_end(ms);
         }
@@ -70,10 +71,24 @@ impl Worker {
         self.log(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
         self.check_withheld(Some(&lease.report()));
-        let ttl = lock.ttl.unwrap_or(self.times.ttl_ms);
-        let commits = self.commits(&lock.resources, lease, ttl);
-        let held = (&lock.resources[..], lock.access == Access::Read);
-        let id = self.checker.state().begin(self.process, held, lease, commits);
+        let commits = self.check_token(lease, lock, begun);
+        let is_reader = lock.access == Access::Read;
+        let (now, kept_until) = (self.now(), self.kept_until(lease, lock, begun));
+        let id = {
+            let mut state = self.checker.state();
+            let held = (&lock.resources[..], is_reader);
+            let id = state.begin(self.process, held, lease, commits);
+            for resource in &lock.resources {
+                state.check_cool_downs(*resource, (id, is_reader), now);
+                // An adoption ends the minimum hold time.
+                if let Some(until) =
+                    kept_until.filter(|_| !matches!(lock.end, End::HandOver { .. }))
+                {
+                    state.cool_downs.add(*resource, id, is_reader, until);
+                }
+            }
+            id
+        };
         if let Some(watch) = lock.watch {
             let (view, this) = (lease.view(), self.clone());
             self.spawn(&Handle::current(), async move {

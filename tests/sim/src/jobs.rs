@@ -9,7 +9,7 @@ use crate::process::millis;
 use crate::rule::Rule;
 use crate::worker::Worker;
 use futures::future::{Either, select};
-use quorlock::{JobOutcome, Lease};
+use quorlock::{JobOutcome, Lease, ScheduledJob};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
@@ -43,10 +43,14 @@ struct JobRun {
 }
 
 impl JobCall {
-    pub(crate) fn draw(mut lock: Lock, ttl_ms: u64, dice: &mut Dice) -> Self {
+    /// `cool_downs` is the probability that the job has a minimum hold time, per thousand.
+    pub(crate) fn draw(mut lock: Lock, ttl_ms: u64, cool_downs: u64, dice: &mut Dice) -> Self {
         let job = dice.index(JOBS);
         lock.resources = vec![FIRST + job];
-        (lock.any, lock.at_least, lock.end) = (false, None, End::Release);
+        (lock.any, lock.end) = (false, End::Release);
+        // `at_least` must exceed neither the period nor the longest ttl.
+        let longest = (period(job) * 1_000).min(2 * ttl_ms);
+        lock.at_least = dice.chance(cool_downs).then(|| 1 + dice.below(longest));
         let dropped_after = dice.chance(200).then(|| dice.log_uniform(MS / 20, ttl_ms * MS));
         Self { job, lock: Box::new(lock), fails: dice.chance(200), dropped_after }
     }
@@ -56,8 +60,13 @@ impl JobCall {
     }
 
     fn period(&self) -> Duration {
-        Duration::from_secs(if self.job < JOBS / 2 { 1 } else { 5 })
+        Duration::from_secs(period(self.job))
     }
+}
+
+/// Returns the period of a job in seconds.
+fn period(job: usize) -> u64 {
+    if job < JOBS / 2 { 1 } else { 5 }
 }
 
 /// Returns the name of the lock `resource` if it is the lock of a job.
@@ -65,16 +74,18 @@ pub(crate) fn name(resource: usize) -> Option<String> {
     Some(format!("job{}", resource.checked_sub(FIRST)?))
 }
 
+/// Returns the number of the lock with the key `key` if it is the lock of a job.
+pub(crate) fn lock_of(key: &str) -> Option<usize> {
+    Some(FIRST + key.strip_prefix("job")?.parse::<usize>().ok()?)
+}
+
 impl Worker {
     pub(crate) async fn run_job(self, call: JobCall) {
-        let name = name(FIRST + call.job).expect("the name of a job");
-        let job = self.redlock.once(name).every(call.period());
-        let job = if call.takes_over() { job.take_over() } else { job };
-        let job = job.wait(millis(call.lock.wait.unwrap_or_default()));
-        let job = match call.lock.ttl {
-            Some(ttl) => job.ttl(millis(ttl)),
-            None => job,
-        };
+        let job = self.scheduled_job(&call);
+        // A call that acquires the lock and then skips the job keeps the lock, too.
+        if let Some(ms) = call.lock.at_least {
+            self.record_cool_down_end(ms + call.lock.wait.unwrap_or_default());
+        }
         let (begun, number) = {
             let core = self.shared.lock();
             let wall = core.processes[self.process].wall.read(core.now);
@@ -84,25 +95,46 @@ impl Worker {
         let lock = &*call.lock;
         let work = async |lease: &Lease| {
             this.start_job(&call, number, begun);
-            let id = this.begin(lease, lock);
+            let id = this.begin(lease, lock, Some(begun));
             let end = Reliance { worker: this, id };
             this.take_steps(id, lease, lock).await;
             drop(end);
             if call.fails { Err(()) } else { Ok(()) }
         };
         let running = pin!(job.try_run(work));
+        let cools = || call.lock.at_least.iter().for_each(|ms| self.record_cool_down_end(*ms));
         let ended = match call.dropped_after {
             None => running.await,
             Some(after) => match select(running, pin!(self.sleep(after))).await {
                 Either::Left((ended, _)) => ended,
-                Either::Right(_) => return,
+                Either::Right(_) => return cools(),
             },
         };
+        cools();
         if matches!(ended, Ok(JobOutcome::Ran(Ok(())))) {
             self.checker.state().jobs.commit(&call, number, begun);
         }
         self.log(format_args!("job {} of period {number}: {ended:?}", call.job));
         self.inspect(&ended);
+    }
+
+    fn scheduled_job(&self, call: &JobCall) -> ScheduledJob {
+        let name = name(FIRST + call.job).expect("the name of a job");
+        let mut job = self.redlock.once(name).every(call.period());
+        job = job.wait(millis(call.lock.wait.unwrap_or_default()));
+        if call.takes_over() {
+            job = job.take_over();
+        }
+        if let Some(ttl) = call.lock.ttl {
+            job = job.ttl(millis(ttl));
+        }
+        if let Some(time) = call.lock.at_least {
+            job = job.at_least(millis(time));
+        }
+        if call.lock.fenced {
+            job = job.fenced();
+        }
+        job
     }
 
     fn start_job(&self, call: &JobCall, number: u64, begun: Instant) {

@@ -1,23 +1,52 @@
 //! Checks of the tokens and votes of a new lease.
 
-use crate::clock::MS;
+use crate::call::Lock;
+use crate::clock::{Instant, MS};
 use crate::ledger::Commit;
+use crate::readers::Access;
 use crate::rule::Rule;
 use crate::worker::Worker;
 use quorlock::{LeaseRef, NodeFailure, NodeInfo, NodeVote, Report, VoteEligibility};
 
 impl Worker {
+    /// Checks the token of a lease that begins. Returns the tokens of the ledger: one per resource,
+    /// and none for a reader or without a token. `begun` is the time of the call if the lease may
+    /// have been renewed since its acquire.
+    pub(crate) fn check_token(
+        &self,
+        lease: &LeaseRef,
+        lock: &Lock,
+        begun: Option<Instant>,
+    ) -> Vec<(usize, Commit)> {
+        if !lock.fenced {
+            return Vec::new();
+        }
+        if lock.access == Access::Read {
+            self.check_reader_token(lease);
+            return Vec::new();
+        }
+        if lease.token().is_none() {
+            let how = format!("p{}: the lease of {:?} has no token", self.process, lock.resources);
+            self.checker.state().violated(Rule::Tokens, how);
+        }
+        let ttl = begun.map_or(lock.ttl.unwrap_or(self.times.ttl_ms), |begun| {
+            (self.now() - begun).div_ceil(MS)
+        });
+        self.commits(&lock.resources, lease, ttl)
+    }
+
     /// Returns one [`Commit`] per resource, with the lease's token and the current state of the
-    /// nodes. Returns an empty list if the lease has no token.
+    /// nodes. Returns an empty list if the lease has no token. A valid lease was acquired at most
+    /// `longest_ms` ago.
     pub(crate) fn commits(
         &self,
         resources: &[usize],
         lease: &LeaseRef,
-        ttl_ms: u64,
+        longest_ms: u64,
     ) -> Vec<(usize, Commit)> {
         let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
-        // The acquire of a valid lease started at most one ttl ago, by a clock that may be slow.
-        let age = lease.is_valid().then_some(ttl_ms * MS / 50 * 51 + 20 * MS);
+        // The limit is by a clock that may be slow.
+        let age = lease.is_valid().then_some(longest_ms * MS / 50 * 51 + 20 * MS);
         let value = lease.value();
         let core = self.shared.lock();
         let commit = |resource: &usize| {

@@ -2,10 +2,13 @@
 
 use crate::clock::{Instant, US};
 use crate::fencing::counter;
+use crate::jobs;
 use crate::mode::Mode;
 use crate::node::NodeHost;
 use crate::permits;
 use crate::process::Process;
+use crate::reader_tokens::READERS;
+use crate::readers;
 use crate::shared::Core;
 use crate::worker::name;
 use quorlock_test::internals::{Kind, Stored};
@@ -33,9 +36,11 @@ pub(crate) struct Commit {
     /// For each node, the position of the lease's value among all values that the node has held.
     /// `None` if the node lacks the lease's key, or if its counter does not equal the token.
     places: Vec<Option<usize>>,
+    /// The nodes whose counter is not below the token.
+    pub(crate) confirmed: Vec<usize>,
     /// The time at which the lease's value first appeared on a node.
     first_seen: Instant,
-    returned: Instant,
+    pub(crate) returned: Instant,
     /// For each node, the time at which the node last lost its counters or this counter expired.
     /// `None` if neither has happened.
     wiped: Vec<Option<Instant>>,
@@ -61,10 +66,19 @@ impl Core {
             return;
         }
         let wall = self.node_wall(node);
-        let mut present = Vec::new();
+        let (mut present, mut readers) = (Vec::new(), Vec::new());
         for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
-            let (Some(resource), Kind::String(value)) = (lock_of(key), kind) else { continue };
-            present.push((resource, unique_part(&value).to_vec()));
+            match kind {
+                Kind::String(value) if value != READERS => {
+                    let Some(resource) = lock_of(key) else { continue };
+                    present.push((resource, unique_part(&value).to_vec()));
+                }
+                Kind::SortedSet(values) => readers.extend(values.into_keys()),
+                _ => {}
+            }
+        }
+        for value in readers {
+            self.first_seen.entry(unique_part(&value).to_vec()).or_insert(self.now);
         }
         for (resource, value) in present {
             self.first_seen.entry(value.clone()).or_insert(self.now);
@@ -100,14 +114,28 @@ impl Core {
             (has_value && is_at_token).then_some(place)
         };
         let places = (0..self.nodes.len()).map(place).collect();
-        let first_seen = self.first_seen.get(value).copied().unwrap_or(self.now);
-        let ended = |node: &NodeHost| node.counters.ended.get(&resource).copied();
-        let wiped = self.nodes.iter().map(|node| node.wiped.max(ended(node))).collect();
+        let confirmed = |node: &usize| self.fencing_counter(*node, resource) >= token;
+        let confirmed = (0..self.nodes.len()).filter(confirmed).collect();
+        let first_seen = self.first_seen_at(value);
+        let wiped = self.counters_wiped(resource);
         let wall = |process: &Process| process.wall.read(self.now);
         let shown = self.processes.iter().map(wall).max().unwrap_or_default() / US;
         let own = wall(&self.processes[process]);
         let asked = age.filter(|_| self.trusts_wall_clocks).map_or(0, |age| (own - age) / US);
-        Commit { process, token, places, first_seen, returned: self.now, wiped, shown, asked }
+        let returned = self.now;
+        Commit { process, token, places, confirmed, first_seen, returned, wiped, shown, asked }
+    }
+
+    /// Returns the time at which the unique part of a value first appeared on a node, or the current time if it has
+    /// not appeared.
+    pub(crate) fn first_seen_at(&self, value: &[u8]) -> Instant {
+        self.first_seen.get(value).copied().unwrap_or(self.now)
+    }
+
+    /// Returns for each node when it last lost its counters or this counter expired.
+    pub(crate) fn counters_wiped(&self, resource: usize) -> Vec<Option<Instant>> {
+        let ended = |node: &NodeHost| node.counters.ended.get(&resource).copied();
+        self.nodes.iter().map(|node| node.wiped.max(ended(node))).collect()
     }
 }
 
@@ -119,12 +147,16 @@ impl Ledger {
     /// Records a token, and compares it with all earlier tokens of the resource. Returns a
     /// description of the first violation, or `None`.
     pub(crate) fn commit(&mut self, resource: usize, commit: Commit) -> Option<String> {
-        let before = self.commits.get(&resource).into_iter().flatten();
-        let wrong: Vec<_> =
-            before.filter_map(|earlier| compare(self.mode, earlier, &commit)).collect();
+        let compared = |earlier| compare(self.mode, earlier, &commit);
+        let wrong: Vec<_> = self.commits(resource).filter_map(compared).collect();
         self.disorders += wrong.len() as u64;
         self.commits.entry(resource).or_default().push(commit);
         wrong.into_iter().next().map(|how| format!("r{resource}: {how}"))
+    }
+
+    /// Returns the earlier tokens of the resource.
+    pub(crate) fn commits(&self, resource: usize) -> impl Iterator<Item = &Commit> {
+        self.commits.get(&resource).into_iter().flatten()
     }
 
     /// Returns true if any counter has been lost.
@@ -184,5 +216,8 @@ pub(crate) fn unique_part(value: &[u8]) -> &[u8] {
 /// is not the key of a numbered lock.
 pub(crate) fn lock_of(key: &[u8]) -> Option<usize> {
     let key = std::str::from_utf8(key).ok()?;
-    permits::lock_of(key).or_else(|| key.strip_prefix('r')?.parse().ok())
+    jobs::lock_of(key)
+        .or_else(|| readers::lock_of(key))
+        .or_else(|| permits::lock_of(key))
+        .or_else(|| key.strip_prefix('r')?.parse().ok())
 }

@@ -207,11 +207,18 @@ impl Mode {
             Rule::Exclusion | Rule::Readers | Rule::Permits | Rule::Periods | Rule::Adopted => {
                 self.is_exclusive()
             }
-            Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
-            // In modes without a guarantee, clients skip the final acquires.
-            Rule::Closes | Rule::NoKeys | Rule::NoPendingWork | Rule::NoTasks | Rule::NoAlarms => {
-                self.is_promised()
-            }
+            Rule::CoolDowns => self.is_exclusive(),
+            // In modes without a guarantee, clients also skip the final acquires.
+            Rule::Updates
+            | Rule::Tokens
+            | Rule::ReaderTokens
+            | Rule::Counters
+            | Rule::Liveness
+            | Rule::Closes
+            | Rule::NoKeys
+            | Rule::NoPendingWork
+            | Rule::NoTasks
+            | Rule::NoAlarms => self.is_promised(),
             Rule::NotLost => self.keeps_all_data(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,

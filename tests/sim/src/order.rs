@@ -2,8 +2,8 @@
 //! release, and releases are repeated before new acquires (I8).
 //!
 //! Commands identify scripts by their hashes, so the checks classify commands by their arguments.
-//! Only keys of the form `r0` are checked, because no other client deletes the values of these keys
-//! by force.
+//! Only keys of locks with a number are checked, because no other client deletes the values of these
+//! keys by force.
 
 use crate::ledger::{DIGITS, lock_of, unique_part};
 use crate::rule::Rule;
@@ -142,13 +142,18 @@ fn classify_script<'a>(arguments: &'a [&'a [u8]]) -> Option<(Effect, &'a &'a [u8
         [value] => Some((Effect::Releases, value)),
         [value, _ttl] => Some((Effect::Keeps, value)),
         [value, cooling, _ttl] if cooling.ends_with(COOL_DOWN) => Some((Effect::Releases, value)),
-        // An acquire of any one of several keys. Numbers are shorter than values.
+        [value, _ttl, b"extend"] => Some((Effect::Keeps, value)),
+        // An acquire of any one of several keys, or of a reader. Numbers are shorter than values.
         [value, ttl, _first, ..] if value.len() >= DIGITS && ttl.len() < DIGITS => {
             Some((Effect::Sets, value))
         }
         // Adoption of a value that another client has handed over.
         [_from, value, _ttl] => Some((Effect::Sets, value)),
         [_minimum, _counter_ttl, value, _ttl] => Some((Effect::Sets, value)),
+        // A writer of a lock that has readers, without and with a counter.
+        [_, _waits, _first, value, _ttl] | [_, _waits, _first, _, _, value, _ttl] => {
+            Some((Effect::Sets, value))
+        }
         _ => None,
     }
 }
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn commands_are_classified_by_their_arguments() {
         let cooling = format!("{OTHER}+cool-down");
-        let cases: [(&[&str], _); 15] = [
+        let cases: [(&[&str], _); 19] = [
             (&set(ONE), Some(Effect::Sets)),
             (&["MSETEX", "2", "r0", ONE, "r1", ONE, "NX", "PX", "9"], Some(Effect::Sets)),
             (&["DELIFEQ", "r0", ONE], Some(Effect::Releases)),
@@ -199,6 +204,13 @@ mod tests {
             ),
             (&["EVALSHA", "hash", "2", "r0", "r1", ONE, "9", "2"], Some(Effect::Sets)),
             (&["EVALSHA", "hash", "2", "r0", "c0", ONE, "9", "1", "7", "9"], Some(Effect::Sets)),
+            (&["EVALSHA", "hash", "2", "shared", "c0", ONE, "9", "wait"], Some(Effect::Sets)),
+            (&["EVALSHA", "hash", "2", "shared", "c0", ONE, "9", "extend"], Some(Effect::Keeps)),
+            (&["EVALSHA", "hash", "1", "shared", "9", "1", "20", ONE, "9"], Some(Effect::Sets)),
+            (
+                &["EVALSHA", "hash", "1", "shared", "9", "1", "20", "5", "9", ONE, "9"],
+                Some(Effect::Sets),
+            ),
             (&["EVALSHA", "hash", "1", "r0"], None),
             (&["DELIFEQ", "own", ONE], None),
         ];

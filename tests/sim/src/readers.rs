@@ -49,6 +49,11 @@ pub(crate) fn name(resource: usize) -> Option<String> {
     (resource == LOCK).then(|| NAME.to_owned())
 }
 
+/// Returns the number of the lock with the key `key` if it is the lock that has readers.
+pub(crate) fn lock_of(key: &str) -> Option<usize> {
+    (key == NAME).then_some(LOCK)
+}
+
 impl Worker {
     pub(crate) fn acquire_shared(&self, lock: &Lock) -> Acquire {
         let shared = self.redlock.rw_lock(NAME).expect("a valid name");

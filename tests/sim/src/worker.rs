@@ -353,7 +353,7 @@ impl Worker {
         let this = &self;
         let done = acquire.using(async move |lease: &Lease| {
             let lock = &lock.held_by(lease);
-            let id = this.begin(lease, lock);
+            let id = this.begin(lease, lock, None);
             let end = Reliance { worker: this, id };
             this.take_steps(id, lease, lock).await;
             this.work_on(lease, overtime).await;

@@ -30,7 +30,7 @@ fn faults_outside_the_guarantee_cause_overlaps_only() {
 #[test]
 fn lost_counters_of_a_majority_cause_token_disorder() {
     let (_, mode) = mode("wiped-majority-no-hint");
-    let swept = sweep(mode, 720..760, 2, false);
+    let swept = sweep(mode, 560..600, 2, false);
     assert!(swept.disorders.0 > 0);
     assert!(swept.findings.is_empty(), "{:?}", swept.findings);
 }
