@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::node::NodeHost;
 use crate::permits;
 use crate::process::Process;
-use crate::reader_tokens::READERS;
+use crate::reader_tokens::{READERS, is_key_of_readers};
 use crate::readers;
 use crate::shared::Core;
 use crate::worker::name;
@@ -70,8 +70,11 @@ impl Core {
         for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
             match kind {
                 Kind::String(value) if value != READERS => {
-                    let Some(resource) = lock_of(key) else { continue };
-                    present.push((resource, unique_part(&value).to_vec()));
+                    if let Some(resource) = lock_of(key) {
+                        present.push((resource, unique_part(&value).to_vec()));
+                    } else if is_key_of_readers(key) {
+                        readers.push(value);
+                    }
                 }
                 Kind::SortedSet(values) => readers.extend(values.into_keys()),
                 _ => {}

@@ -10,6 +10,9 @@ use quorlock::LeaseRef;
 /// The value of the lock's key while the lock has readers.
 pub(crate) const READERS: &[u8] = b"quorlock:readers";
 
+/// The text between the name of a lock and the rest of the key of its readers.
+const KEY_OF_READERS: &[u8] = b"#quorlock:readers";
+
 /// The token of a reader, and the state of the nodes when the lease was handed out.
 struct ReaderToken {
     /// 0 if the reader has no token.
@@ -20,6 +23,11 @@ struct ReaderToken {
     wiped: Vec<Option<Instant>>,
     /// The number of nodes that clients use.
     nodes: usize,
+}
+
+/// Returns true for the key that contains the values of a lock's readers.
+pub(crate) fn is_key_of_readers(key: &[u8]) -> bool {
+    key.windows(KEY_OF_READERS.len()).any(|part| part == KEY_OF_READERS)
 }
 
 impl Worker {
