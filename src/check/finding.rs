@@ -114,6 +114,17 @@ pub enum Finding {
         /// Number of Sentinels that monitor the server.
         sentinels: u64,
     },
+    /// Another client uses a semaphore with another number of permits than this client: the node refused a permit of
+    /// this client, because the other client held it. All clients must use the same number. Reported for the rest of
+    /// this client's life. Severity: warning.
+    PermitsDiffer {
+        /// Name of the semaphore.
+        semaphore: String,
+        /// Number of permits that this client uses.
+        permits: usize,
+        /// Number of permits that the other client uses.
+        other_permits: usize,
+    },
     /// The check could not determine a fact, because the server does not permit the necessary command. Severity: note.
     Unknown {
         /// Name of the unknown fact.
@@ -135,7 +146,8 @@ impl Finding {
             | Self::NotDurable { .. }
             | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
-            | Self::Watched { .. } => Severity::Warning,
+            | Self::Watched { .. }
+            | Self::PermitsDiffer { .. } => Severity::Warning,
             Self::Unreachable { .. }
             | Self::Quarantined { .. }
             | Self::Replica
@@ -302,6 +314,13 @@ impl fmt::Display for Finding {
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {REPLICA_REMEDY}"),
             Self::Watched { sentinels } => {
                 write!(f, "monitored by Sentinels: {sentinels}; {REPLICA_REMEDY}")
+            }
+            Self::PermitsDiffer { semaphore, permits, other_permits } => {
+                write!(
+                    f,
+                    "the semaphore {semaphore} has {permits} permits for this client, and {other_permits} for another \
+                     client: the larger number is the limit; use the same number in all clients"
+                )
             }
             _ => self.fmt_clock(f),
         }

@@ -83,6 +83,12 @@ fn described<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Resul
 }
 
 impl NodeCheck {
+    /// Adds findings, and sorts all findings by severity.
+    pub(crate) fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
+    }
+
     /// Returns the node's address, without credentials.
     pub fn name(&self) -> &str {
         &self.name
@@ -202,11 +208,10 @@ pub(crate) async fn check(
     for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
         // An unreachable node already has a finding.
         let failure = failure.filter(|_| server.is_some());
-        check.findings.extend(failure.map(|failure| Finding::Quarantined {
+        check.add(failure.map(|failure| Finding::Quarantined {
             counts_in: failure.counts_in().unwrap_or_default(),
             failure,
         }));
-        check.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
     }
     Ok(checks)
 }

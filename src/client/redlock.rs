@@ -6,10 +6,11 @@ use super::lock_admin::{force_release, status};
 use super::settings::Settings;
 use super::status::Status;
 use super::using::{TryUsingError, UsingError};
-use crate::check::{NodeCheck, check, probe_resource};
+use crate::check::{Finding, NodeCheck, check, probe_resource};
+use crate::coordinator::PermitsDifference;
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};
-use crate::observe::Report;
+use crate::observe::{Report, escape_name};
 use std::fmt;
 use std::sync::Arc;
 
@@ -374,7 +375,16 @@ impl Redlock {
         }
         let key = settings.key(probe_resource(backing.pool.random()))?;
         let preview = |servers: &[_]| backing.preview_guard(servers);
-        Ok(check(&backing.pool, preview, key).await?)
+        let mut nodes = check(&backing.pool, preview, key).await?;
+        for (semaphore, difference) in backing.differing_permits() {
+            let PermitsDifference { permits, other_permits, nodes: reporting } = difference;
+            let semaphore = escape_name(&semaphore);
+            let finding = Finding::PermitsDiffer { semaphore, permits, other_permits };
+            for node in reporting.iter() {
+                nodes[node.index()].add([finding.clone()]);
+            }
+        }
+        Ok(nodes)
     }
 }
 

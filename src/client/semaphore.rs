@@ -48,7 +48,8 @@ use std::sync::Arc;
 /// # Different numbers of permits
 /// Clients must use the same number. If they do not, at most as many clients hold a permit as the largest number in use
 /// permits. A client that finds a permit held by a client with another number emits
-/// [`PermitsDiffer`](crate::event::Event::PermitsDiffer) once. [`status`](Self::status) also shows the other number.
+/// [`PermitsDiffer`](crate::event::Event::PermitsDiffer) once. [`status`](Self::status) and [`Redlock::check`] also show
+/// the other number.
 #[derive(Clone)]
 pub struct Semaphore {
     client: Arc<Inner>,

@@ -4,7 +4,7 @@ use super::shared_lease::SharedLease;
 use super::slots::{AcquireId, ChangeId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
-use crate::protocol::{LeaseStatus, Outcome, PeriodState, Refusal, Time};
+use crate::protocol::{LeaseStatus, NodeSet, Outcome, PeriodState, Refusal, Time};
 use crate::wire::Answer;
 use std::sync::Arc;
 
@@ -116,4 +116,13 @@ pub(crate) struct NodeLock {
 #[derive(Clone, Debug)]
 pub(crate) struct UndeliveredReleases {
     pub(crate) pending_releases: Box<[usize]>,
+}
+
+/// The numbers of permits of two clients that use the same semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PermitsDifference {
+    pub(crate) permits: usize,
+    pub(crate) other_permits: usize,
+    /// The nodes that reported a holder with the other number.
+    pub(crate) nodes: NodeSet,
 }

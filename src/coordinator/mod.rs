@@ -105,7 +105,9 @@ mod world_tests;
 
 pub(crate) use acquire::{AcquireRequest, SharingTerms};
 pub(crate) use claim::Claim;
-pub(crate) use completion::{AcquireFailure, Completion, NodeLock, Replies, UndeliveredReleases};
+pub(crate) use completion::{
+    AcquireFailure, Completion, NodeLock, PermitsDifference, Replies, UndeliveredReleases,
+};
 pub(crate) use context::ConnectionId;
 pub(crate) use period::PeriodRequest;
 pub(crate) use settings::{NodeSettings, Settings};

@@ -3,7 +3,7 @@
 use super::acquire::Acquire;
 use super::changes::ChangeRequests;
 use super::closing::Closing;
-use super::completion::Completion;
+use super::completion::{Completion, PermitsDifference};
 use super::context::{Context, NodeOutput};
 use super::lease::Lease;
 use super::node::Node;
@@ -20,7 +20,7 @@ use crate::observe::event::LockInfo;
 use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// The state machine of one client: decides which commands to send, and whether acquires, extensions and releases
 /// succeed.
@@ -74,8 +74,8 @@ pub(crate) struct Coordinator {
     /// Whether [`is_warm`](Self::is_warm) has returned true. Never reset.
     pub(super) is_warm: bool,
     pub(super) awaits_ready: bool,
-    /// The semaphores whose number of permits was found to differ, each by the key of a permit.
-    pub(super) compared: BTreeSet<Key>,
+    /// The semaphores that another client uses with another number of permits, each by the key of a permit.
+    pub(super) differing_permits: BTreeMap<Key, PermitsDifference>,
     pub(super) closing: Closing,
 }
 
@@ -106,7 +106,7 @@ impl Coordinator {
             wall_clock: (Time::default(), 0),
             is_warm: false,
             awaits_ready: false,
-            compared: BTreeSet::new(),
+            differing_permits: BTreeMap::new(),
             closing: Closing::Open,
         }
     }

@@ -250,7 +250,12 @@ impl VoteCounter {
 
     /// Returns the value of each conflicting key that a node reported.
     pub(super) fn holders(&self) -> impl Iterator<Item = &Value> {
-        self.replies.iter().flatten().filter_map(|reply| reply.conflict()?.value.as_ref())
+        self.round.quorum().ids().filter_map(|node| self.holder(node))
+    }
+
+    /// Returns the value of the conflicting key that `node` reported.
+    pub(super) fn holder(&self, node: NodeId) -> Option<&Value> {
+        self.reply(node)?.conflict()?.value.as_ref()
     }
 
     /// Considers the nodes whose grants did not count in this round. Returns the earliest time at which the vote of one

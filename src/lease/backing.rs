@@ -7,13 +7,14 @@ use super::registry::LeaseRegistry;
 use super::release::ReleaseOutcome;
 use super::state::{LeaseContext, LeaseState};
 use super::view::LeaseRef;
+use crate::coordinator::PermitsDifference;
 use crate::engine::{AcquiredLease, Client, Engine, LeaseListener};
 use crate::error::ReleaseError;
 use crate::node::Pool;
 use crate::observe::AcquireTag;
 use crate::protocol::{Quorum, Ttl};
 use crate::time::Clock;
-use crate::wire::{NodeFailure, ServerInfo};
+use crate::wire::{NodeFailure, ServerInfo, main_key};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -64,6 +65,13 @@ impl Backing {
     /// `None` if they would count.
     pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
+    }
+
+    /// Returns the names of semaphores that other clients use with another number of permits.
+    pub(crate) fn differing_permits(&self) -> Vec<(Vec<u8>, PermitsDifference)> {
+        let found = self.client.engine().with(|it, _| it.differing_permits()).unwrap_or_default();
+        let name = |key| main_key(key).get(self.context.prefix..).unwrap_or_default().to_vec();
+        found.iter().map(|(key, difference)| (name(key), *difference)).collect()
     }
 
     /// Releases all leases. Returns the first resource of each lease, and the outcome of its release.

@@ -47,6 +47,12 @@ pub(crate) fn permit_key(semaphore: &[u8], permit: usize) -> Option<Key> {
     auxiliary_key(semaphore, &format!("permit{permit}"))
 }
 
+/// Returns the key of the lock or semaphore to which an auxiliary key belongs.
+pub(crate) fn main_key(key: &[u8]) -> &[u8] {
+    let end = key.windows(MARK.len()).rposition(|part| part == MARK.as_bytes());
+    &key[..end.unwrap_or(key.len())]
+}
+
 /// Returns the key of the counter of the scheduled job with the key `job`. Returns `None` in the same cases as
 /// [`auxiliary_key`].
 pub(crate) fn period_key(job: &[u8]) -> Option<Key> {
@@ -110,6 +116,7 @@ mod tests {
         if !is_reserved(key) {
             let at = auxiliary_key.windows(MARK.len()).position(|part| part == MARK.as_bytes());
             assert_eq!(at.map(|at| &auxiliary_key[..at]), Some(key), "contains the lock key");
+            assert_eq!(main_key(&auxiliary_key), key);
         }
         Some(auxiliary_key)
     }

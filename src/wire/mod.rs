@@ -30,7 +30,7 @@ mod unknown_command;
 mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
-pub(crate) use auxiliary_key::{is_reserved, period_key, permit_key, queue_name};
+pub(crate) use auxiliary_key::{is_reserved, main_key, period_key, permit_key, queue_name};
 pub(crate) use capabilities::{Capabilities, NativeCommand};
 pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, PeriodStep, ask_time};
 pub(crate) use conversation::Conversation;

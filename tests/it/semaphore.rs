@@ -3,7 +3,7 @@
 use crate::{builder, builder_of, client, eventually, ms};
 use kit::{Cluster, Rerun, Server};
 use quorlock::event::Event;
-use quorlock::{AcquireError, ConfigError, Observer, Semaphore};
+use quorlock::{AcquireError, ConfigError, Finding, Observer, Semaphore};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, AsyncConnectionConfig};
 use std::env;
@@ -157,6 +157,10 @@ async fn different_numbers_of_permits_are_reported_once() {
     }
     eventually("the difference is reported", || !differences.reported().is_empty()).await;
     assert_eq!(differences.reported(), [(2, 4)]);
+    let (semaphore, permits, other_permits) = ("downloads".to_owned(), 2, 4);
+    let difference = Finding::PermitsDiffer { semaphore, permits, other_permits };
+    let checked = redlock.check().await.expect("an open client");
+    assert!(checked.iter().any(|node| node.findings().contains(&difference)), "{checked:?}");
     let status = few.status().await.expect("an open client");
     assert_eq!((status.other_permits(), status.holders().len(), status.free()), (Some(4), 4, 0));
     assert!(status.to_string().contains("another client uses 4 permits"), "{status}");

@@ -52,13 +52,7 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Holder::Readers => only.as_deref() == Some(value),
         _ => true,
     };
-    let left = match (&holder, &only) {
-        (Holder::Own, _) => Some(int(&run.call("and call('PTTL', KEYS[1])", &[b"PTTL", lock])?)),
-        (Holder::Readers, Some(_)) => {
-            Some(int(&run.call("and call('PTTL', KEYS[2])", &[b"PTTL", readers])?))
-        }
-        _ => None,
-    };
+    let left = left_of(run, (lock, readers), (&holder, only.is_some()))?;
     let now = if is_alone && intent_end(&intent).is_none() { 0 } else { now(run)? };
     let score = match only {
         None if !is_alone => score(run, readers, value)?,
@@ -108,6 +102,20 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         Some(Reply::Null) => Reply::Array(vec![Reply::OK, Reply::text("0")]),
         Some(number) => Reply::Array(vec![Reply::OK, number]),
     })
+}
+
+/// Returns the remaining TTL of the writer that becomes a reader, or of the only reader.
+fn left_of(
+    run: &mut Run<'_, '_>,
+    (lock, readers): (&[u8], &[u8]),
+    (holder, has_only_reader): (&Holder, bool),
+) -> Result<Option<i64>, Reply> {
+    let (at, key) = match holder {
+        Holder::Own => ("and call('PTTL', KEYS[1])", lock),
+        Holder::Readers if has_only_reader => ("and call('PTTL', KEYS[2])", readers),
+        _ => return Ok(None),
+    };
+    Ok(Some(int(&run.call(at, &[b"PTTL", key])?)))
 }
 
 /// Reads the lock key, the readers, and the writer's intent unless `keys` has only two keys.
