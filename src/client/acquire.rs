@@ -244,7 +244,8 @@ impl Acquire {
     /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. `time` is
     /// measured from the start of the attempt that acquired the lock. An early release replaces the key's value instead
     /// of deleting the key. The new value belongs to no lease, and the key expires at the end of `time`; see
-    /// [`release_after`](crate::Lease::release_after).
+    /// [`release_after`](crate::Lease::release_after). Only a lease that is lost because of a panic of the client
+    /// ([`Loss::Internal`](crate::Loss::Internal)) is released at once.
     ///
     /// Use this for scheduled jobs that must run on one host only. The job then runs only once, even if it fails
     /// immediately or if another host's clock is slightly late.
