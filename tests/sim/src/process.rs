@@ -76,6 +76,13 @@ impl RuntimeStates {
         self.unpolled[runtime].store(true, Ordering::Relaxed);
     }
 
+    /// Returns true if a runtime is no longer polled, but not shut down yet. Another runtime then
+    /// takes over its connections, and the replies on them are lost.
+    pub(crate) fn has_unpolled(&self) -> bool {
+        let is_alive = |runtime: usize| self.alive[runtime].load(Ordering::Relaxed);
+        (0..MOST_RUNTIMES).any(|runtime| is_alive(runtime) && self.is_unpolled(runtime))
+    }
+
     pub(crate) fn is_unpolled(&self, runtime: usize) -> bool {
         self.unpolled[runtime].load(Ordering::Relaxed)
     }

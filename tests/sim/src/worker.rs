@@ -117,6 +117,8 @@ impl Worker {
         done
     }
 
+    /// Returns true if a runtime of this process was shut down at `begun` or later. The replies to
+    /// its commands are lost.
     pub(crate) fn lost_a_runtime_since(&self, begun: Instant) -> bool {
         let core = self.shared.lock();
         core.processes[self.process].shut_down.is_some_and(|at| at >= begun)

@@ -82,8 +82,8 @@ impl Worker {
         }
     }
 
-    /// Checks that the release of a lock whose keys were deleted does not report success. If the
-    /// shutdown of a runtime lost the replies, the release is repeated, and may count the missing
+    /// Checks that the release of a lock whose keys were deleted does not report success. If a
+    /// runtime ends and its replies are lost, the release is repeated, and may count the missing
     /// keys as deleted by itself.
     pub(super) async fn release_after_deletion(self) {
         let own = self.own_name(0);
@@ -95,8 +95,9 @@ impl Worker {
         let begun = self.now();
         self.delete_everywhere(&own);
         let released = lease.release().await;
-        let has_replies = self.was_prompt_since(begun) && !self.lost_a_runtime_since(begun);
-        if released == Ok(ReleaseOutcome::Released) && has_replies {
+        let is_served = !self.lost_a_runtime_since(begun) && !self.runtime_states.has_unpolled();
+        let is_success = released == Ok(ReleaseOutcome::Released);
+        if is_success && is_served && self.was_prompt_since(begun) {
             let how = format!(
                 "p{}: {own} was deleted on all nodes, but the release reports success",
                 self.process

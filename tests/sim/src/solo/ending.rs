@@ -173,8 +173,6 @@ impl Worker {
         }
     }
 
-    /// Returns true if a runtime of this process was shut down at `since` or later. The replies to
-    /// its commands are lost.
     fn stop_polling(&self, runtime: usize, after: Instant) {
         self.runtime_states.stop_polling(runtime);
         let core = &mut *self.shared.lock();
