@@ -1,8 +1,8 @@
 //! Compares the kinds of locks with a plain acquire: `cargo bench --bench kinds [-- part-of-a-row's-name]`.
 //!
-//! Each task has its own locks, so all of them are free. Both sides alternate every half second on the same five servers, so
-//! they run under the same load. A cycle is an acquire and a release. The last lines show how well tasks share the permits
-//! of a semaphore, and how long a writer waits for a lock that readers hold.
+//! Each task has its own locks, so all of them are free. Both sides alternate every half second on the same five
+//! servers, so they run under the same load. A cycle is an acquire and a release. The last lines show how well tasks
+//! share the permits of a semaphore, and how long a writer waits for a lock that readers hold.
 
 use kit::{Cluster, Rerun};
 use quorlock::{Acquire, Redlock};

@@ -67,7 +67,7 @@ impl Backing {
         self.client.engine().with(|it, now| it.preview_guard(servers, now)).unwrap_or_default()
     }
 
-    /// Returns the names of semaphores that other clients use with another number of permits.
+    /// Returns the semaphores that other clients use with another number of permits, each by its name.
     pub(crate) fn differing_permits(&self) -> Vec<(Vec<u8>, PermitsDifference)> {
         let found = self.client.engine().with(|it, _| it.differing_permits()).unwrap_or_default();
         let name = |key| main_key(key).get(self.context.prefix..).unwrap_or_default().to_vec();

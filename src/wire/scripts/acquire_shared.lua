@@ -40,7 +40,8 @@ if held and held ~= READERS and held ~= value then
   return refuse(call('PTTL', KEYS[1]), #held <= MAX and held or nil)
 end
 local alone = held ~= READERS or only == value
--- Remaining TTL of the writer or of the only reader. Read before TIME, so that no sum is too early.
+-- Remaining TTL of the writer or of the only reader. Before TIME: Redis 6.2 reads the clock in each
+-- command, and the sum of both must not be too early.
 local left = held == value and call('PTTL', KEYS[1]) or held and only and call('PTTL', KEYS[2])
 local time = (intent or not alone) and call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
