@@ -75,7 +75,7 @@ pub(super) struct Acquire {
     pub(super) terms: Terms,
     pub(super) acquisition: Acquisition,
     /// The order in which keys are tried, if the acquire needs only one of its keys.
-    pub(super) rotation: Option<Rotation>,
+    pub(super) rotation: Option<Box<Rotation>>,
     pub(super) stage: Stage,
     /// When to advance the acquire if no event advances it earlier.
     pub(super) timeout: Option<Time>,
@@ -163,7 +163,7 @@ impl Acquire {
     pub(super) fn new(
         request: AcquireRequest,
         acquisition: Acquisition,
-        rotation: Option<Rotation>,
+        rotation: Option<Box<Rotation>>,
         stage: Stage,
         now: Time,
     ) -> Self {
@@ -213,11 +213,6 @@ impl Acquire {
 }
 
 impl Terms {
-    /// Returns the names of the queues in which acquires with these terms wait.
-    pub(super) fn queues(&self) -> Keys {
-        self.any_of.clone().map_or_else(|| self.keys.clone(), Keys::one)
-    }
-
     pub(super) fn is_reader(&self) -> bool {
         self.sharing.as_ref().is_some_and(|sharing| sharing.is_reader)
     }

@@ -5,7 +5,6 @@ use super::acquire::{Acquire, Attempt, Phase, Stage};
 use super::claim::Claim;
 use super::command::NodeCommand;
 use super::completion::Completion;
-use super::rotation::Rotation;
 use super::round_command::RoundCommand;
 use super::slots::{AcquireId, RoundId};
 use super::stages::Step;
@@ -38,7 +37,7 @@ impl Coordinator {
         let first = self.first_node(id);
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let tries_all =
-            !is_continued && !acquire.rotation.as_ref().is_some_and(Rotation::has_untried);
+            !is_continued && !acquire.rotation.as_ref().is_some_and(|it| it.has_untried());
         let first = first.filter(|_| tries_all);
         let terms = acquire.terms.clone();
         let names_holder = acquire.refused.is_some() || first.is_some();
@@ -152,14 +151,14 @@ impl Coordinator {
             let numbers = votes.round().counters().iter().map(|(_, number)| *number);
             self.highest_number = numbers.fold(self.highest_number, u64::max);
         }
-        let has_untried = acquire.rotation.as_ref().is_some_and(Rotation::has_untried);
+        let has_untried = acquire.rotation.as_ref().is_some_and(|it| it.has_untried());
         if has_untried
             && votes.round().outcome() == Some(Outcome::Denied)
             && now < acquire.deadline()
         {
             return self.try_more_keys(id, now);
         }
-        if let Some(all_due) = acquire.rotation.as_mut().and_then(Rotation::end) {
+        if let Some(all_due) = acquire.rotation.as_mut().and_then(|it| it.end()) {
             acquire.acquisition.handle_earlier_free_at(all_due);
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
@@ -205,7 +204,6 @@ impl Coordinator {
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
         let Stage::Attempting(attempt) = stage else { return Step::Over };
         let (mut terms, refused) = (acquire.terms.clone(), acquire.refused.take());
-        terms.keys = attempt.claim.keys().clone();
         let waited =
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {
@@ -213,6 +211,7 @@ impl Coordinator {
             counters.commit(token, numbers.unwrap_or_default());
         }
         if terms.any_of.is_some() {
+            terms.keys = attempt.claim.keys().clone();
             self.set_chosen_key(&attempt, terms.ttl, now);
         }
         self.end_attempt();

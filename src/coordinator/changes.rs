@@ -27,6 +27,9 @@ impl ChangeRequests {
 
     /// Removes and returns the requests that wait for a change of `key`, or all requests if `key` is `None`.
     pub(super) fn take(&mut self, key: Option<&[u8]>) -> Vec<ChangeId> {
+        if self.watchers.is_empty() {
+            return Vec::new();
+        }
         let requests: Vec<_> = match key {
             Some(key) => self.watchers.of(key).collect(),
             None => self.requests.ids(),

@@ -73,7 +73,7 @@ impl Coordinator {
         is_lease: bool,
         now: Time,
     ) {
-        let Some(votes) = self.rounds.get(round) else { return };
+        let Some(votes) = self.rounds.get(round).filter(|_| claim.has_other_keys()) else { return };
         let silent = self.cx.settings.quorum.ids().filter(|node| !votes.has_replied(*node));
         let silent = silent.collect::<NodeSet>().without(votes.without_conflict());
         let others = if is_lease { NodeSet::default() } else { may_lack_chosen_key(votes) };

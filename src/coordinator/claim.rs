@@ -203,6 +203,11 @@ impl Claim {
         Some(chosen)
     }
 
+    /// Returns true if this claim is to one of the keys of an acquire of any one of several keys.
+    pub(super) fn has_other_keys(&self) -> bool {
+        self.origin.is_some()
+    }
+
     /// Returns the claim to the keys that were not [chosen](Self::choose), if there are any.
     pub(super) fn other_keys(&self) -> Option<Self> {
         let origin = self.origin.as_ref()?;

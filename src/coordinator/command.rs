@@ -6,7 +6,7 @@ use super::slots::RoundId;
 use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, PendingWork, Time, Ttl, valid_until};
 use crate::wire::{
-    Answer, Capabilities, Command, Conflict, Form, Grant, Key, NativeCommand, NodeFailure,
+    Answer, Capabilities, Command, Conflict, Form, Grant, Keys, NativeCommand, NodeFailure,
     PeriodStep, ReplyShape, Requests, Value,
 };
 use std::sync::Arc;
@@ -204,8 +204,8 @@ impl NodeCommand {
     /// - the release of the last reader.
     ///
     /// For an acquire of any one of several keys, returns only the key that the node has set or deleted.
-    pub(super) fn silently_freed(&self, answer: &Answer) -> Vec<Key> {
-        let Answer::Granted(grant) = answer else { return Vec::new() };
+    pub(super) fn silently_freed(&self, answer: &Answer) -> Option<Keys> {
+        let Answer::Granted(grant) = answer else { return None };
         let claim = self.claim();
         let is_silent = match *self.command() {
             Command::Release { .. } if claim.is_reader() => !grant.leaves_readers,
@@ -216,9 +216,9 @@ impl NodeCommand {
             _ => self.is_acquire() && claim.is_refused(),
         };
         match claim.is_any() {
-            _ if !is_silent => Vec::new(),
-            true => claim.keys().get(grant.key_index).cloned().into_iter().collect(),
-            false => claim.keys().iter().cloned().collect(),
+            _ if !is_silent => None,
+            true => claim.keys().get(grant.key_index).cloned().map(Keys::one),
+            false => Some(claim.keys().clone()),
         }
     }
 

@@ -3,12 +3,13 @@
 
 use super::acquire::Stage;
 use super::completion::AcquireFailure;
+use super::queue::queue_names;
 use super::slots::AcquireId;
 use super::stages::Step;
 use super::state::Coordinator;
 use crate::observe::Report;
 use crate::protocol::Time;
-use crate::wire::Keys;
+use crate::wire::{Key, Keys};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get(id) else { return Step::Over };
         let Stage::Delivered { lease, since } = acquire.stage else { return Step::Over };
         let (waits, deadline) = (acquire.terms.deadline.is_some(), acquire.deadline());
-        let state = self.leases.get(lease).map(|lease| (lease.shared.clone(), lease.queues()));
-        let Some((shared, queues)) = state else {
+        let state =
+            self.leases.get(lease).map(|lease| (lease.shared.clone(), lease.any_of.clone()));
+        let Some((shared, any_of)) = state else {
             self.acquires.remove(id);
             return Step::Over;
         };
@@ -58,9 +60,9 @@ impl Coordinator {
             return Step::Over;
         }
         if let Some(takeable_until) = shared.takeable_until(now) {
-            let may_revoke = since.after(self.untaken_limit(&queues));
-            let keys = shared.claim().keys().iter();
-            let is_wanted = || keys.chain(queues.iter()).any(|it| self.queues.is_wanted(it, id));
+            let keys = shared.claim().keys();
+            let may_revoke = since.after(self.untaken_limit(any_of.as_ref(), keys));
+            let is_wanted = || keys.iter().chain(&any_of).any(|it| self.queues.is_wanted(it, id));
             if !waits {
                 return Step::Wait(takeable_until);
             } else if now < may_revoke {
@@ -75,32 +77,33 @@ impl Coordinator {
         }
         let unknown = || Report::new(self.cx.settings.quorum.needed(), Arc::new([]));
         let report = self.lease_report(lease, now).unwrap_or_else(unknown);
-        self.record_untaken(&queues);
+        self.record_untaken(any_of.as_ref(), shared.claim().keys());
         self.drop_lease(lease, now);
         self.enter_stage(id, Stage::Revoked { report });
         if waits { Step::Continue } else { self.fail_untaken(id, now) }
     }
 
-    /// Returns how long a caller may leave a lease from `queues` untaken. The limit shrinks with each consecutive revoked
-    /// lease, because each caller that does not poll its acquire delays the callers behind it.
-    fn untaken_limit(&self, queues: &Keys) -> Duration {
-        let queues = queues.iter().filter_map(|name| self.queues.queues.get(name));
+    /// Returns how long a caller may leave a lease untaken that comes from the queues of `any_of` or `keys`. The limit
+    /// shrinks with each consecutive revoked lease, because each caller that does not poll its acquire delays the
+    /// callers behind it.
+    fn untaken_limit(&self, any_of: Option<&Key>, keys: &Keys) -> Duration {
+        let queues = queue_names(any_of, keys).filter_map(|name| self.queues.queues.get(name));
         let untaken = queues.map(|queue| queue.untaken).max().unwrap_or(0);
         UNTAKEN_LIMIT / 2_u32.pow(untaken.min(MAX_HALVINGS))
     }
 
-    fn record_untaken(&mut self, queues: &Keys) {
-        for name in queues.iter() {
+    fn record_untaken(&mut self, any_of: Option<&Key>, keys: &Keys) {
+        for name in queue_names(any_of, keys) {
             if let Some(queue) = self.queues.queues.get_mut(name) {
                 queue.untaken += 1;
             }
         }
     }
 
-    /// Resets [`untaken_limit`](Self::untaken_limit) to its maximum for `queues`. Called when a caller has taken a
-    /// lease, or was polled after its lease was revoked: such a caller is slow but still active.
-    pub(super) fn restore_untaken_limit(&mut self, queues: &Keys) {
-        for name in queues.iter() {
+    /// Resets [`untaken_limit`](Self::untaken_limit) to its maximum. Called when a caller has taken a lease, or was
+    /// polled after its lease was revoked: such a caller is slow but still active.
+    pub(super) fn restore_untaken_limit(&mut self, any_of: Option<&Key>, keys: &Keys) {
+        for name in queue_names(any_of, keys) {
             if let Some(queue) = self.queues.queues.get_mut(name) {
                 queue.untaken = 0;
             }
@@ -111,7 +114,7 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get(id) else { return };
         let Stage::Revoked { .. } = &acquire.stage else { return };
         let terms = acquire.terms.clone();
-        self.restore_untaken_limit(&terms.queues());
+        self.restore_untaken_limit(terms.any_of.as_ref(), &terms.keys);
         let random = self.cx.random.number();
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         if acquire.acquisition.handle_abandoned(now, random) {

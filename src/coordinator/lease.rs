@@ -8,7 +8,7 @@ use super::votes::{Cause, Owner, VoteCounter};
 use crate::observe::AcquireTag;
 use crate::observe::event::LockInfo;
 use crate::protocol::{Checks, Drift, Extended, Goal, NodeId, Renewal, SuspectedLoss, Time, Ttl};
-use crate::wire::{CoolDown, Key, Keys};
+use crate::wire::{CoolDown, Key};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,11 +77,6 @@ impl Lease {
 
     pub(super) fn claim(&self) -> &Arc<Claim> {
         self.shared.claim()
-    }
-
-    /// Returns the names of the queues that count whether callers leave leases untaken.
-    pub(super) fn queues(&self) -> Keys {
-        self.any_of.clone().map_or_else(|| self.claim().keys().clone(), Keys::one)
     }
 
     pub(super) fn lock_info(&self, prefix: usize) -> LockInfo {

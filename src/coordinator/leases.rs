@@ -193,7 +193,7 @@ impl Coordinator {
             self.acquires.remove(acquire);
         }
         if lease.shared.is_taken() {
-            self.restore_untaken_limit(&lease.queues());
+            self.restore_untaken_limit(lease.any_of.as_ref(), lease.claim().keys());
         }
         self.forget_keys(id, lease.claim());
         self.release_unchosen(lease.claim(), lease.acquire_round, true, now);

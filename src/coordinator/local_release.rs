@@ -37,6 +37,20 @@ impl WaitQueues {
     ) {
         self.sets.handle_release(key, release.free_at);
         self.pass_turn(key, None, release, now, ready);
+        if release.any_of.is_some() || !self.watchers.is_empty() {
+            self.notify_watchers(key, release, now, ready);
+        }
+        self.notify_sets(key, votes, now, ready);
+    }
+
+    /// Notifies the acquires that need any one of several keys, and the readers.
+    fn notify_watchers(
+        &mut self,
+        key: &Key,
+        release: &LocalRelease<'_>,
+        now: Time,
+        ready: &mut Vec<AcquireId>,
+    ) {
         let queue = |id: AcquireId| Some(self.waiters.get(id)?.queue.as_ref()?.0.clone());
         let watching = self.watchers.of(key).filter_map(queue);
         let queues: BTreeSet<_> = watching.chain(release.any_of.cloned()).collect();
@@ -58,7 +72,6 @@ impl WaitQueues {
             self.schedule_try(reader, release.free_at);
             ready.push(reader);
         }
-        self.notify_sets(key, votes, now, ready);
     }
 
     /// Lets the head of the queue `name` try to acquire a lock that this client has released. In a queue of acquires

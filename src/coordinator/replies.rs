@@ -7,7 +7,7 @@ use super::votes::node_vote;
 use crate::observe::event::{CommandKind, Event};
 use crate::observe::{EventLevel, NodeState, VoteEligibility};
 use crate::protocol::{Reading, Time};
-use crate::wire::{Answer, Grant, Invalidations, NodeFailure, verify_sync};
+use crate::wire::{Answer, Grant, Invalidations, Keys, NodeFailure, verify_sync};
 use redis::Value;
 use std::time::Duration;
 
@@ -160,8 +160,8 @@ impl Node {
         let answer = self.apply_guards(&command, answer, received, cx);
         self.emit_command(command.kind(), &answer, Some(now.since(written_at)), cx);
         self.vote(&mut command, answer, now, cx);
-        for key in freed {
-            let key = Some(Box::from(&*key));
+        for key in freed.iter().flat_map(Keys::iter) {
+            let key = Some(Box::from(&**key));
             cx.outputs.push_back(NodeOutput::Changed { node: self.id, key });
         }
         if !command.is_release() && !command.is_extension() {

@@ -6,7 +6,6 @@ use super::command::NodeCommand;
 use super::connection::Connection;
 use super::context::Context;
 use super::node::{Link, Node};
-use super::rotation::Rotation;
 use super::slots::AcquireId;
 use super::state::Coordinator;
 use super::timeout::Timeout;
@@ -56,7 +55,7 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
         let Stage::Attempting(attempt) = stage else { return };
-        acquire.rotation.as_mut().map(Rotation::end);
+        acquire.rotation.as_mut().map(|it| it.end());
         self.abandon_attempt(&attempt, now);
         self.end_attempt();
         self.forget_round(Some(attempt.round));

@@ -48,8 +48,9 @@ impl Coordinator {
         let stage = Stage::Connecting { until: now.after(limit).min(deadline) };
         let (keys, waits) = (request.keys.clone(), request.deadline.is_some());
         let any_of = request.any_of.clone();
-        let rotation =
-            any_of.is_some().then(|| Rotation::new(keys.clone(), self.cx.random.number()));
+        let rotation = any_of
+            .is_some()
+            .then(|| Box::new(Rotation::new(keys.clone(), self.cx.random.number())));
         let id = self.acquires.insert(Acquire::new(request, acquisition, rotation, stage, now));
         if waits && is_reader {
             self.queues.join_readers(id, &keys);

@@ -151,8 +151,9 @@ impl VoteCounter {
     /// Counts the grants of an acquire of any one of several keys, once it is known which key can reach a quorum.
     /// `is_over` is true if the round ends now.
     fn count_grants(&mut self, is_over: bool, now: Time) -> Option<Outcome> {
+        let set_keys = self.set_keys.as_mut()?;
         let silent = self.replies.iter().filter(|reply| reply.is_none()).count();
-        let votes = self.set_keys.as_mut()?.take_votes(self.round.quorum(), silent, is_over);
+        let votes = set_keys.take_votes(self.round.quorum(), silent, is_over);
         votes.into_iter().fold(None, |outcome, (KeyGrant { node, counter, .. }, vote)| {
             match counter.filter(|_| vote == Vote::Granted) {
                 Some(number) => self.round.note_counter(node, number),

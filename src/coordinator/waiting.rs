@@ -6,7 +6,7 @@
 //!
 //! Methods with a parameter `ready` add the acquires that can now continue to `ready`.
 
-use super::queue::{AnyOf, Queue, Votes, Waiter, remove_if_over};
+use super::queue::{Queue, Votes, Waiter, remove_if_over};
 use super::sets::{Candidate, Sets};
 use super::slots::{AcquireId, Acquires, RoundId, SlotMap};
 use super::votes::VoteCounter;
@@ -68,7 +68,7 @@ impl WaitQueues {
             keys: keys.clone(),
             queue: None,
             votes: None,
-            any: any_of.map(|_| AnyOf::default()),
+            any: any_of.map(|_| Box::default()),
         };
         self.waiters.insert(acquire, waiter);
         if let Some(queue) = any_of.or((keys.len() == 1).then(|| keys.first())) {
@@ -84,7 +84,7 @@ impl WaitQueues {
     pub(super) fn join_readers(&mut self, acquire: AcquireId, keys: &Keys) {
         let mut waiting = Waiting::of_reader();
         waiting.handle_turn();
-        let (queue, votes, any) = (None, None, Some(AnyOf::default()));
+        let (queue, votes, any) = (None, None, Some(Box::default()));
         self.waiters.insert(acquire, Waiter { waiting, keys: keys.clone(), queue, votes, any });
     }
 

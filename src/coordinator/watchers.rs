@@ -47,7 +47,6 @@ impl<K: Copy + Ord> Watchers<K> {
         self.by_key.get(key).into_iter().flatten().copied()
     }
 
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.by_key.is_empty() && self.by_request.is_empty()
     }

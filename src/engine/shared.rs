@@ -7,7 +7,7 @@ use super::io::{Io, Opened};
 use super::lateness::Lateness;
 use super::queue::RequestQueue;
 use super::signal::TaskSignal;
-use super::slot::{CallId, CallSlot};
+use super::slot::{CallId, CallIdHasher, CallSlot};
 use crate::coordinator::{Completion, ConnectionId, Coordinator, LeaseId, UndeliveredReleases};
 use crate::node::{Environment, Node, Pool};
 use crate::observe::EventLevel;
@@ -16,6 +16,7 @@ use crate::protocol::{NodeId, Time};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, OnceLock, catch_panic, lock};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::{Arc, Weak};
@@ -26,8 +27,9 @@ use tokio::runtime::Id;
 /// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Number of registered calls at which dropped calls are removed.
-const PURGE_THRESHOLD: usize = 1 << 10;
+/// Number of registered calls at which completed calls are removed. A small number keeps the calls in the processor's
+/// cache.
+const PURGE_THRESHOLD: usize = 1 << 6;
 
 pub(crate) struct Engine {
     pub(super) state: Mutex<State>,
@@ -63,7 +65,7 @@ pub(crate) struct Engine {
 pub(super) struct State {
     pub(super) coordinator: Coordinator,
     /// Calls in progress. The entry of an acquire is kept after the caller has taken the lease, until the next purge.
-    pub(super) calls: HashMap<CallId, Arc<CallSlot>>,
+    pub(super) calls: HashMap<CallId, Arc<CallSlot>, BuildHasherDefault<CallIdHasher>>,
     pub(super) purge_at: usize,
     /// Callers that wait until a quorum is connected.
     pub(super) ready: Vec<Waker>,
@@ -174,7 +176,7 @@ impl Engine {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let state = State {
                 coordinator,
-                calls: HashMap::new(),
+                calls: HashMap::default(),
                 purge_at: PURGE_THRESHOLD,
                 ready: Vec::new(),
                 wakers: Vec::new(),

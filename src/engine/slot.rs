@@ -3,14 +3,46 @@
 use crate::coordinator::{AcquireId, ChangeId, Completion, RoundId};
 use crate::protocol::{Loss, Time};
 use crate::sync::{Mutex, catch_panic, lock};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::task::Waker;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CallId {
     Acquire(AcquireId),
     Round(RoundId),
     Change(ChangeId),
+}
+
+impl Hash for CallId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Acquire(id) => id.hash(state),
+            Self::Round(id) => id.hash(state),
+            Self::Change(id) => id.hash(state),
+        }
+    }
+}
+
+/// A hash function for [`CallId`]s. It need not withstand chosen input, because the client itself numbers its calls.
+#[derive(Default)]
+pub(super) struct CallIdHasher(u64);
+
+impl Hasher for CallIdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The odd integer nearest to 2^64 divided by the golden ratio distributes consecutive numbers evenly.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Default)]

@@ -72,28 +72,29 @@ async fn node_without_connection_is_reported_as_connecting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_many_acquires_fail_as_overloaded() {
-    const CROWD: usize = 40_000;
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(50)).build().expect("valid settings");
+    let redlock = builder(&cluster).node_timeout(ms(20)).build().expect("valid settings");
     redlock.ready().await.expect("there is a runtime");
     eventually("all nodes are up", || all_up(&redlock)).await;
-    let each = (0..CROWD).map(|n| tokio::spawn(redlock.try_acquire(format!("r{n}"))));
-    let (mut won, mut overloaded, mut others) = (0, 0, Vec::new());
-    for tried in join_all(each.collect::<Vec<_>>()).await {
-        match tried.expect("no panic") {
-            Ok(lease) => drop((lease, won += 1)),
-            Err(AcquireError::Overloaded { .. }) => overloaded += 1,
-            Err(other) => others.push(other.to_string()),
+    let (mut count, mut overloaded) = (10_000, 0);
+    while overloaded == 0 {
+        assert!(count < 1_000_000, "no acquire was too late");
+        let each = (0..count).map(|n| tokio::spawn(redlock.try_acquire(format!("r{n}"))));
+        for tried in join_all(each.collect::<Vec<_>>()).await {
+            match tried.expect("no panic") {
+                Ok(lease) => drop(lease),
+                Err(AcquireError::Overloaded { .. }) => overloaded += 1,
+                // On a busy machine, the nodes can be slow, too.
+                Err(AcquireError::NoQuorum { .. } | AcquireError::Expired { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
         }
+        eventually("no key is left", || cluster.is_empty()).await;
+        count *= 2;
     }
-    let few = others.iter().take(3).collect::<Vec<_>>();
-    let counted = format!("{won} won, {overloaded} overloaded, {} others: {few:?}", others.len());
-    // On a busy machine, nodes can look slow, so a few other failures are accepted.
-    assert!(others.len() < CROWD / 20, "{counted}");
-    assert!(overloaded > 0 && won > 0, "{counted}");
-    let closing = Redlock::close(&redlock);
-    drop(timeout(SOON, closing).await.expect("close returns"));
-    eventually("no key is left", || cluster.is_empty()).await;
+    let acquired = redlock.acquire("r").wait(SOON).await.expect("the client recovers");
+    drop(acquired);
+    timeout(SOON, redlock.close()).await.expect("close returns").expect("nothing is pending");
 }
 
 #[tokio::test]
