@@ -27,8 +27,8 @@ use tokio::runtime::Id;
 /// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Number of registered calls at which completed calls are removed. A small number keeps the calls in the processor's
-/// cache.
+/// Number of registered calls at which calls without a caller are removed. A small number keeps the calls in the
+/// processor's cache.
 const PURGE_THRESHOLD: usize = 1 << 6;
 
 pub(crate) struct Engine {

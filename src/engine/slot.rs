@@ -14,6 +14,7 @@ pub(crate) enum CallId {
     Change(ChangeId),
 }
 
+/// Hashes one number, for speed. Calls of different kinds with equal IDs have equal hashes.
 impl Hash for CallId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
