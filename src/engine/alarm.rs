@@ -3,12 +3,13 @@
 use super::shared::{Engine, IDLE, State, Thread};
 use crate::protocol::Time;
 use crate::sync::atomic::Ordering;
+use crate::sync::try_lock;
 use crate::time::OnAlarm;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Delay before the alarm fires again if another thread was using the connections.
+/// Delay before the alarm fires again if another thread was using the connections or the coordinator.
 const RETRY_DELAY: Duration = Duration::from_millis(1);
 
 impl OnAlarm for Engine {
@@ -24,7 +25,12 @@ impl OnAlarm for Engine {
 }
 
 impl Engine {
+    /// If another thread is using the coordinator, only fires again soon. The timer thread serves all clients, so it does
+    /// not wait for the threads of one client: a mutex is not fair, and a busy task can lock it again for seconds.
     fn take_turn_and_handle_timeout(&self) -> Option<Time> {
+        if try_lock(&self.state).is_none() {
+            return Some(self.retry());
+        }
         let turn = self.take_turn(&mut Context::from_waker(Waker::noop()), None);
         self.handle_timeout(turn.is_some())
     }
@@ -33,7 +39,8 @@ impl Engine {
     /// client is closed. `was_read` is true if all connections were read before this call and no other thread may still
     /// be reading them.
     fn handle_timeout(&self, was_read: bool) -> Option<Time> {
-        let (next, late) = self.with_state(Thread::Timer, |state, now| {
+        let Some(state) = try_lock(&self.state) else { return Some(self.retry()) };
+        let (next, late) = self.with_guard(state, Thread::Timer, |state, now| {
             if state.coordinator.poll_timeout(now).is_some_and(|at| at <= now) {
                 state.coordinator.handle_timeout(now, was_read);
             }
@@ -56,6 +63,12 @@ impl Engine {
         }
         // The returned time also sets the alarm.
         self.alarm.fire_by(next?);
+        next
+    }
+
+    fn retry(&self) -> Time {
+        let next = self.now().after(RETRY_DELAY);
+        self.alarm.fire_by(next);
         next
     }
 

@@ -10,13 +10,14 @@ use crate::node::{Environment, Pool};
 use crate::protocol::{ClientId, Drift, Policy, Quorum, Ttl};
 use crate::random::Random;
 use crate::sync::lock;
+use crate::time::OnAlarm;
 use crate::wire::Keys;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct NoLeases;
 
@@ -216,4 +217,22 @@ fn each_request_of_many_threads_is_executed_once() {
     });
     engine.execute_requests();
     assert_eq!(count.load(Ordering::SeqCst), 4 * EACH);
+}
+
+#[test]
+fn alarm_does_not_wait_for_a_thread_that_uses_the_coordinator() {
+    let engine = engine();
+    let used = lock(&engine.state);
+    let firing = thread::spawn({
+        let engine = engine.clone();
+        move || engine.clone().on_alarm(engine.now())
+    });
+    let started = Instant::now();
+    while !firing.is_finished() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the alarm waits");
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(used);
+    let next = firing.join().expect("no panic").expect("the client is open");
+    assert!(next <= engine.now().after(Duration::from_millis(1)), "it fires again soon");
 }

@@ -255,7 +255,17 @@ impl Engine {
         thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
-        let result = self.with_locked(lock(&self.state), thread, call);
+        self.with_guard(lock(&self.state), thread, call)
+    }
+
+    /// Like [`with_state`](Self::with_state), with the locked `state`.
+    pub(super) fn with_guard<T>(
+        &self,
+        state: MutexGuard<'_, State>,
+        thread: Thread,
+        call: impl FnOnce(&mut State, Time) -> T,
+    ) -> Option<T> {
+        let result = self.with_locked(state, thread, call);
         if !self.is_served() {
             self.execute_requests();
         }
