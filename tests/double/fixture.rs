@@ -147,7 +147,7 @@ impl Fixture {
 }
 
 fn settings(builder: Builder) -> Builder {
-    builder.node_timeout(ms(1_000)).ttl(secs(30)).max_ttl(secs(3_600))
+    builder.node_timeout(ms(2_000)).ttl(secs(30)).max_ttl(secs(3_600))
 }
 
 impl Action {

@@ -6,6 +6,7 @@ use crate::fixture::{Action, Fixture, assert_same_observations, refusal, votes, 
 use crate::{SOON, eventually, ms, secs};
 use quorlock::{Redlock, VoteEligibility};
 use quorlock_test::pending_work;
+use tokio::time::timeout;
 
 const R: &str = "r";
 
@@ -77,8 +78,8 @@ fn waiting_acquire_succeeds_when_the_key_is_removed() {
         eventually("the acquire waits", || pending_work(&redlock).waiters == 1).await;
         fixture.remove(0..5, R);
         let lease = waiting.await.expect("no panic").expect("the lock is free");
-        wait_for_votes(&lease).await;
-        vec![votes(&lease)]
+        // The votes depend on timing: the acquire can succeed before the last key is removed.
+        vec![format!("{:?}", lease.release().await)]
     });
 }
 
@@ -128,6 +129,8 @@ fn acquire_fails_when_a_majority_hangs_and_is_undone_later() {
         fixture.apply(0..3, Action::Hang);
         let mut observed = vec![refused(&redlock).await];
         fixture.apply(0..3, Action::Resume);
+        // A resumed node is stalled until the client has read a reply. Its key is set late.
+        eventually("the client has noticed", || are_unavailable(&redlock, 0)).await;
         fixture.wait_until_gone(R).await;
         observed.push(votes(&fixture.lease(&redlock, R).await));
         observed
@@ -154,6 +157,10 @@ fn renewed_lease_is_lost_when_its_key_is_removed() {
         let lease = redlock.acquire(R).auto_extend(secs(600)).await.expect("the lock is free");
         wait_for_votes(&lease).await;
         fixture.remove(0..5, R);
+        // If the removal takes long, the client restores the first keys before the last ones are removed.
+        while timeout(secs(1), lease.lost()).await.is_err() {
+            fixture.remove(0..5, R);
+        }
         let mut observed = vec![format!("{:?}", lease.lost().await)];
         observed
             .push(format!("{:?}", lease.extend(secs(60)).await.map_err(|error| error.has_ended())));

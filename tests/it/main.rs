@@ -97,6 +97,7 @@ mod work;
 use futures::FutureExt;
 use kit::{Cluster, Proxy};
 use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
+use quorlock_test::pending_work;
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
@@ -143,7 +144,7 @@ async fn warm_up(redlock: &Redlock) {
 }
 
 /// Returns a lease that every node has granted. If a node of a busy machine replies too late for its grant to count,
-/// this function releases the lock and acquires it again.
+/// this function releases the lock on all nodes and acquires it again. Afterwards, no other release is pending.
 async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
     let started = Instant::now();
     loop {
@@ -161,6 +162,8 @@ async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
             lease.report()
         );
         let _ = lease.release().await;
+        eventually("all nodes have confirmed the release", || pending_work(redlock).releases == 0)
+            .await;
     }
 }
 

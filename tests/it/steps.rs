@@ -81,7 +81,7 @@ async fn two_small_steps(ttl: Duration, step: Duration, apart: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_clock_steps_do_not_disturb_leases_or_acquires() {
-    let short = two_small_steps(ms(1_000), ms(20), ms(2_000));
+    let short = two_small_steps(ms(4_000), ms(60), ms(4_000));
     let long = two_small_steps(ms(10_000), ms(150), ms(4_000));
     tokio::join!(short, long);
 }

@@ -18,6 +18,7 @@ mod user_code;
 
 use kit::Cluster;
 use quorlock::{Builder, NodeState, Redlock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
@@ -60,4 +61,13 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(begun.elapsed() < SOON, "not within {SOON:?}: {what}");
         tokio::time::sleep(ms(2)).await;
     }
+}
+
+/// Runs a check that holds leases of two seconds, and repeats a failed one if the machine has delayed threads.
+#[track_caller]
+fn unless_stalled(mut check: impl FnMut()) {
+    kit::unless_stalled(ms(150), || {
+        let caught = catch_unwind(AssertUnwindSafe(&mut check));
+        caught.map_err(|_| "the check panicked, see its message above".to_owned())
+    });
 }

@@ -1,8 +1,10 @@
 //! Tests of fencing tokens that several processes obtain from the same counters.
 
 use super::skewed::{Acquired, Assignment, Contender, LIBRARY, LibraryClient, Scenario, Setup};
+use super::{TOLERATED, expect};
 use crate::ms;
 use futures::future::join_all;
+use kit::unless_stalled;
 use quorlock::Lease;
 use redis::aio::MultiplexedConnection;
 
@@ -78,8 +80,10 @@ fn share_at_once(contender: &str, apart_ms: u64) -> f64 {
 /// any load. If clients requested no minimum counter value, the share would be below 0.56.
 #[test]
 fn most_tokens_need_one_round_with_different_wall_clocks() {
-    let share = share_at_once(LIBRARY, 20);
-    assert!(share >= 0.6, "{share}");
+    unless_stalled(TOLERATED, || {
+        let share = share_at_once(LIBRARY, 20);
+        expect(share >= 0.6, || format!("share {share}"))
+    });
 }
 
 /// Checks the share of tokens that need only one round if the nodes' counters differ. The clients' clocks agree, and
@@ -87,6 +91,8 @@ fn most_tokens_need_one_round_with_different_wall_clocks() {
 /// about 0.4 or less without the requested minimum.
 #[test]
 fn diverged_counters_agree_on_the_next_token() {
-    let share = share_at_once(COUNTER_CHANGER, 0);
-    assert!(share >= 0.65, "{share}");
+    unless_stalled(TOLERATED, || {
+        let share = share_at_once(COUNTER_CHANGER, 0);
+        expect(share >= 0.65, || format!("share {share}"))
+    });
 }

@@ -7,7 +7,9 @@ mod skewed;
 mod suspended;
 mod work;
 
-use crate::ms;
+use crate::{current_thread, ms};
+use kit::unless_stalled;
+use std::time::Duration;
 use work::{Scenario, percentile};
 
 /// The arguments with which this program runs as a child.
@@ -17,6 +19,14 @@ const CHILD: &[&str] = &["--ignored", "--exact", "processes::worker", "--nocaptu
 /// benchmarks measure about 2.
 const MAX_UNFAIRNESS: f64 = 6.0;
 
+/// A delay of a thread that does not change the order in which processes acquire a lock. The order is expected only on a
+/// machine without longer delays.
+const TOLERATED: Duration = ms(20);
+
+fn expect(is_met: bool, error: impl FnOnce() -> String) -> Result<(), String> {
+    if is_met { Ok(()) } else { Err(error()) }
+}
+
 #[tokio::test]
 #[ignore = "runs as a child process of the tests below"]
 async fn worker() {
@@ -25,17 +35,19 @@ async fn worker() {
 
 #[test]
 fn commands_per_turn_do_not_grow_with_the_number_of_tasks() {
-    let few = Scenario::new(CHILD).run_four_processes(20, ms(3_000));
-    let many = Scenario::new(CHILD).run_four_processes(100, ms(12_000));
-    let costs = [few.commands_per_turn, many.commands_per_turn];
-    println!("commands per turn and node: {costs:.1?}");
-    assert!(costs.iter().all(|cost| *cost <= 40.0), "commands per turn and node: {costs:?}");
-    assert!(costs[1] <= 2.0 * costs[0], "the cost grows with the tasks: {costs:?}");
-    let (waits, fair) = (many.waits(), many.fair_share());
-    let late = percentile(&waits, 99);
-    let unfairness = late.div_duration_f64(fair);
-    println!("fair share {fair:?}, p99 {late:?}: {unfairness:.2}");
-    assert!(unfairness <= MAX_UNFAIRNESS, "p99 {late:?} is {unfairness:.2} fair shares ({fair:?})");
+    unless_stalled(TOLERATED, || {
+        let few = Scenario::new(CHILD).run_four_processes(20, ms(3_000));
+        let many = Scenario::new(CHILD).run_four_processes(100, ms(12_000));
+        let costs = [few.commands_per_turn, many.commands_per_turn];
+        println!("commands per turn and node: {costs:.1?}");
+        expect(costs.iter().all(|cost| *cost <= 40.0), || format!("commands per turn: {costs:?}"))?;
+        expect(costs[1] <= 2.0 * costs[0], || format!("the cost grows with the tasks: {costs:?}"))?;
+        let (waits, fair) = (many.waits(), many.fair_share());
+        let late = percentile(&waits, 99);
+        let unfairness = late.div_duration_f64(fair);
+        println!("fair share {fair:?}, p99 {late:?}: {unfairness:.2}");
+        expect(unfairness <= MAX_UNFAIRNESS, || format!("p99 is {unfairness:.2} fair shares"))
+    });
 }
 
 /// Checks that two processes acquire a lock about equally often. In earlier versions, one of two processes had only 2
@@ -43,21 +55,23 @@ fn commands_per_turn_do_not_grow_with_the_number_of_tasks() {
 #[test]
 fn competing_processes_get_similar_numbers_of_turns() {
     for (processes, hold) in [(2, 20), (2, 2), (4, 10)] {
-        let run_four_processes =
-            Scenario::new(CHILD).run_tasks(processes, 10 * processes, ms(hold), ms(4_000));
-        let turns = run_four_processes.turns_by_process();
-        println!("{processes} processes, {hold} ms: {turns:?}");
-        assert!(
-            3 * turns[0] >= turns[processes - 1],
-            "{processes} processes, {hold} ms: {turns:?}"
-        );
+        unless_stalled(TOLERATED, || {
+            let scenario = Scenario::new(CHILD);
+            let measurements = scenario.run_tasks(processes, 10 * processes, ms(hold), ms(4_000));
+            let turns = measurements.turns_by_process();
+            let text = format!("{processes} processes, {hold} ms: {turns:?}");
+            println!("{text}");
+            expect(3 * turns[0] >= turns[processes - 1], || text)
+        });
     }
 }
 
-#[tokio::test]
-async fn release_wakes_a_waiter_in_another_process() {
-    let took = Scenario::new(CHILD).hand_over(60).await;
-    let (half, most) = (percentile(&took, 50), percentile(&took, 95));
-    println!("hand-over between processes: p50 {half:?}, p95 {most:?}");
-    assert!(half < ms(200), "{took:?}");
+#[test]
+fn release_wakes_a_waiter_in_another_process() {
+    unless_stalled(TOLERATED, || {
+        let took = current_thread().block_on(Scenario::new(CHILD).hand_over(60));
+        let (half, most) = (percentile(&took, 50), percentile(&took, 95));
+        println!("hand-over between processes: p50 {half:?}, p95 {most:?}");
+        expect(half < ms(200), || format!("{took:?}"))
+    });
 }

@@ -22,6 +22,8 @@
 //! - [`Rerun`]: the running program, started again in another process.
 //! - [`forked`]: work in a process that is forked from this one.
 //! - [`eventually`]: polls a condition, so that no test needs to sleep.
+//! - [`unless_stalled`]: repeats a check that failed because the machine was busy. [`Gauge`] measures
+//!   that.
 //!
 //! All functions are synchronous and can be used with any async runtime. A call usually blocks for
 //! microseconds. Starting, stopping and restarting a process takes milliseconds (at most 20 s), and
@@ -57,6 +59,7 @@ mod eventually;
 mod flow;
 mod fork;
 mod frames;
+mod gauge;
 mod inspect;
 mod port;
 mod preload;
@@ -74,6 +77,7 @@ pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::eventually;
 pub use fork::forked;
+pub use gauge::{Gauge, unless_stalled};
 pub use proxy::{Direction, Proxy};
 pub use rerun::Rerun;
 pub use server::Server;
