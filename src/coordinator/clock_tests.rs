@@ -94,3 +94,19 @@ fn acquire_tries_again_when_an_excluded_node_counts_again() {
     assert!(took + 3 * SECOND > period && took < period, "{took:?}");
     assert!(world.is_valid(&held) && took > TTL);
 }
+
+/// The drift allowance of a TTL of 10 s is about 102 ms.
+#[test]
+fn keys_outlive_the_validity_after_steps_beyond_the_drift_allowance() {
+    for (seed, step_ms) in [(6, 130), (7, 190), (8, 2_000)] {
+        let mut world = World::new(3, seed);
+        let a = world.connected();
+        let held = world.lock(a, request(&["k"]));
+        world.run_for(ms(5));
+        for host in 0..2 {
+            world.hosts[host].ahead_us += step_ms * 1_000;
+        }
+        world.run_until(world.now.after(TTL), |world| world.copies("k") < 2);
+        assert!(!world.is_valid(&held), "after a step of {step_ms} ms");
+    }
+}

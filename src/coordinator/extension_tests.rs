@@ -258,3 +258,47 @@ fn shorter_cool_down_does_not_replace_the_minimum_hold_time() {
     assert!(world.acquired(b, id).is_ok());
     assert!(world.now.since(began) >= 3 * SECOND && world.now.since(began) < 4 * SECOND);
 }
+
+#[test]
+fn extension_is_not_repeated_after_the_loss_of_the_lease() {
+    let mut world = World::new(3, 14);
+    let a = world.connected();
+    let held = world.lock(a, renewed(&["k"]));
+    world.run_for(ms(5));
+    world.set_state(2, HostState::Down);
+    extend(&mut world, &held, 3 * TTL);
+    world.run_for(ms(100));
+    (0..2).for_each(|host| world.delete(host, "k"));
+    world.run_for(SECOND);
+    assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::QuorumLost)]);
+    world.set_state(2, HostState::Up);
+    world.run_for(TTL - 2 * SECOND);
+    assert_eq!(world.copies("k"), 1, "set by the acquire");
+    world.run_for(2 * SECOND);
+    assert_eq!(world.copies("k"), 0, "extended after the loss");
+}
+
+/// The reply of the node without the key arrives after the loss.
+#[test]
+fn keys_are_not_repaired_after_the_loss_of_the_lease() {
+    for is_adopted in [false, true] {
+        let mut world = World::new(3, 15);
+        let a = world.connected();
+        let held = world.lock(a, request(&["k"]));
+        world.run_for(if is_adopted { ms(5) } else { ms(9_890) });
+        world.delete(0, "k");
+        // The extension is won, but its caller has not taken it.
+        world.processes[a].drops_extensions = true;
+        extend(&mut world, &held, TTL);
+        world.turn();
+        world.delay_commands(0, ms(30));
+        if is_adopted {
+            let value = Arc::new(held.shared.claim().value().clone());
+            world.lock(a, AcquireRequest { adopts: Some(value), ..request(&["k"]) });
+        }
+        world.run_for(ms(20));
+        assert!(!world.is_valid(&held), "{:?}", held.shared.status(world.now));
+        world.run_for(ms(100));
+        assert_eq!(world.copies("k"), 2, "repaired after the loss; adopted: {is_adopted}");
+    }
+}

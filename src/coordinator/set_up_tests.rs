@@ -183,3 +183,40 @@ fn set_up_after_credentials_call_ends_at_connect_timeout() {
     coordinator.handle_timeout(now.after(SECOND), true);
     assert!(!coordinator.is_open(connection));
 }
+
+#[test]
+fn set_up_proves_the_state_at_the_time_of_its_request() {
+    let mut world = World::new(3, 22);
+    // The request of the set-up and its reply take more than 100 ms.
+    world.delay = ms(60);
+    let a = world.process();
+    let (coordinator, now) = world.coordinator(a);
+    coordinator.handle_ready(now);
+    let limit = now.after(SECOND);
+    assert!(world.run_until(limit, |world| !world.processes[a].completions.is_empty()));
+    world.acquire(a, request(&["k"]));
+    let connection = world.connections(a)[0];
+    let (coordinator, now) = world.coordinator(a);
+    assert!(coordinator.must_read_first(connection, now), "the reply is older than 100 ms");
+}
+
+/// A reply too many shifts the replies to `CLIENT KILL` and `TIME`.
+#[test]
+fn kill_replies_out_of_sync_end_the_connection() {
+    let mut world = World::new(3, 23);
+    let a = world.connected();
+    world.run_for(5 * SECOND);
+    world.hosts[0].drops_commands_with = "KILL";
+    world.acquire(a, request(&["k"]));
+    world.turn();
+    world.cut(0);
+    world.run_for(ms(100));
+    let connection = world.connections(a).into_iter().find(|it| it.node == World::node(0));
+    let connection = connection.expect("reconnected");
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.node_state(World::node(0)), NodeState::Connecting, "kills first");
+    let bytes = b"+OK\r\n".to_vec();
+    world.handle(Delivery::ToClient { process: a, connection, bytes });
+    let (coordinator, _) = world.coordinator(a);
+    assert!(!coordinator.is_open(connection), "the replies to KILL and TIME are shifted");
+}

@@ -5,7 +5,7 @@ use super::io::OpenConnection;
 use super::requests_tests::engine_in;
 use super::shared::Engine;
 use super::slot::CallId;
-use crate::coordinator::{AcquireRequest, ConnectionId, Coordinator};
+use crate::coordinator::{AcquireRequest, Completion, ConnectionId, Coordinator};
 use crate::node::Environment;
 use crate::observe::NodeState;
 use crate::protocol::{NodeId, RetryPolicy, Time, Ttl};
@@ -64,6 +64,8 @@ struct Node {
 #[derive(Default)]
 struct Unread {
     bytes: VecDeque<u8>,
+    /// Whether the node has closed the connection after these bytes.
+    is_closed: bool,
     reader: Option<Waker>,
 }
 
@@ -83,7 +85,7 @@ impl AsyncRead for NodeStream {
     ) -> Poll<io::Result<()>> {
         let mut node = lock(&self.node);
         let unread = node.unread.entry(self.connection).or_default();
-        if unread.bytes.is_empty() {
+        if unread.bytes.is_empty() && !unread.is_closed {
             unread.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -200,6 +202,12 @@ impl MemoryClient {
         self.engine.call(move |it, now| Some(CallId::Acquire(it.handle_acquire(request, now))))
     }
 
+    /// Closes the connections at the node's end, after the bytes that the node has already sent.
+    fn close_by_node(&self) {
+        let mut node = lock(&self.node);
+        node.unread.values_mut().for_each(|unread| unread.is_closed = true);
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         lock(&self.node).server.keys(self.clock.wall_us()).any(|(key, _)| key == b"k")
     }
@@ -235,4 +243,17 @@ fn node_does_not_stall_while_another_thread_has_its_connection() {
     client.fire_alarm();
     assert_eq!(node(), Some(NodeState::Up));
     assert!(Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn last_bytes_before_the_end_of_a_connection_are_handled() {
+    let client = MemoryClient::new();
+    let mut call = client.acquire();
+    // Writes the command. The reply is not read yet.
+    client.turn();
+    client.close_by_node();
+    client.turn();
+    let polled = Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Ok(Some(Completion::Acquired { .. })))));
+    assert!(lock(&client.engine.io).open.is_empty());
 }
