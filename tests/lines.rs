@@ -105,8 +105,10 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Builds a client on the test's own runtime. The client ends with this runtime, so it logs nothing in later tests.
+/// Builds a client on the test's own runtime. The client ends with this runtime, so it logs nothing in later tests. Its
+/// node timeout is long enough for a busy machine.
 async fn client(builder: Builder) -> Redlock {
+    let builder = builder.node_timeout(Duration::from_secs(1));
     let builder = builder.runtime(tokio::runtime::Handle::current());
     let redlock = builder.build().expect("valid settings");
     redlock.ready().await.expect("nodes are up");
@@ -122,7 +124,7 @@ async fn outage_of_three_nodes(stop: impl Fn(&Server), is_down: impl Fn(&NodeSta
     let cluster = Cluster::start(5);
     let clock = Clock::default();
     let builder = Redlock::builder().nodes(cluster.urls()).clock(&clock);
-    let redlock = client(builder.node_timeout(Duration::from_secs(1))).await;
+    let redlock = client(builder).await;
     let mut leases = Vec::new();
     for number in 0..LEASES {
         let acquire = redlock.acquire(format!("account/{number}")).class("account");
@@ -200,7 +202,7 @@ async fn one_node_down() {
     let cluster = Cluster::start(3);
     let builder = Redlock::builder().nodes(cluster.urls());
     let builder = builder.restart_guard(quorlock::RestartGuard::Off);
-    let redlock = client(builder.node_timeout(Duration::from_secs(1))).await;
+    let redlock = client(builder).await;
     cluster[1].kill();
     for _ in 0..30 {
         drop(redlock.acquire("r").await.expect("two of three nodes are up"));
@@ -220,7 +222,7 @@ fn unconfirmed_release_of_finished_work_is_one_warning() {
 async fn unconfirmed_release() {
     let cluster = Cluster::start(3);
     let builder = Redlock::builder().nodes(cluster.urls());
-    let redlock = client(builder.node_timeout(Duration::from_millis(500))).await;
+    let redlock = client(builder).await;
     let stop = async |_: &quorlock::Lease| cluster.iter().for_each(Server::stop);
     redlock.using("r", stop).await.expect("the work ended under a valid lease");
     let warnings = count("release of \"r\" is not confirmed and continues in the background");
