@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 const YEAR: Duration = Duration::from_hours(24 * 365);
 
 fn client(cluster: &Cluster) -> Redlock {
-    builder(cluster).node_timeout(ms(500)).ttl(ms(2_000)).build().expect("valid settings")
+    builder(cluster).node_timeout(ms(500)).ttl(ms(4_000)).build().expect("valid settings")
 }
 
 #[tokio::test]

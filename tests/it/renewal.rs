@@ -269,11 +269,11 @@ async fn push_reports_loss_of_a_lease_without_renewal() {
 #[tokio::test]
 async fn one_client_renews_a_thousand_leases() {
     let cluster = Cluster::start(5);
-    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("valid settings");
+    let redlock = builder(&cluster).ttl(ms(6_000)).build().expect("valid settings");
     let acquire = |i| redlock.acquire(format!("r{i}")).wait(SOON).auto_extend(SOON * 3);
     let leases =
         futures::future::try_join_all((0..1_000).map(acquire)).await.expect("the locks are free");
-    sleep(ms(6_000)).await;
+    sleep(ms(9_000)).await;
     let lost = leases.iter().filter_map(|lease| lease.loss()).collect::<Vec<_>>();
     assert!(lost.is_empty(), "{} were lost: {:?}", lost.len(), lost[0]);
     assert!(cluster.iter().all(|node| node.keys().len() == 1_000), "all nodes have all keys");

@@ -18,7 +18,11 @@ fn quick_client(cluster: &Cluster) -> Redlock {
 }
 
 fn is_contended(result: &Result<quorlock::Lease, AcquireError>) -> bool {
-    matches!(result, Err(AcquireError::Contended { .. }))
+    let is_contended = matches!(result, Err(AcquireError::Contended { .. }));
+    if !is_contended {
+        println!("not contended: {result:?}");
+    }
+    is_contended
 }
 
 #[tokio::test]
@@ -124,12 +128,12 @@ async fn intent_of_a_writer_that_gave_up_ends_after_its_ttl() {
     let lock = rw_lock(&quick_client(&cluster));
     let reader = lock.read().ttl(ms(30_000)).await.expect("free");
     let began = Instant::now();
-    let refused = lock.write().ttl(ms(1_000)).wait(ms(50)).await;
+    let refused = lock.write().ttl(ms(1_000)).wait(ms(300)).await;
     assert!(is_contended(&refused));
     let nested = lock.read().wait(ms(30_000)).await.expect("the intent has lapsed");
     assert!(began.elapsed() >= ms(900), "{:?}", began.elapsed());
     // No writer can set another intent for as long again.
-    assert!(is_contended(&lock.write().ttl(ms(1_000)).wait(ms(50)).await));
+    assert!(is_contended(&lock.write().ttl(ms(1_000)).wait(ms(300)).await));
     if began.elapsed() < ms(1_900) {
         lock.try_read().await.expect("no intent").release().await.expect("nodes are up");
     }
@@ -214,11 +218,13 @@ async fn shorter_extension_does_not_shorten_a_reader() {
 #[tokio::test]
 async fn renewed_reader_detects_the_deletion_of_the_lock() {
     let cluster = Cluster::start(3);
-    let (one, two) = (quick_client(&cluster), client(&cluster));
+    let (one, two) = (client(&cluster), client(&cluster));
     let lock = rw_lock(&one);
-    let reader = lock.read().ttl(ms(3_000)).auto_extend_forever().await.expect("free");
-    sleep(ms(4_000)).await;
-    assert!(reader.is_valid() && is_contended(&rw_lock(&two).try_write().await));
+    two.ready().await.expect("an open client");
+    let reader = lock.read().ttl(ms(6_000)).auto_extend_forever().await.expect("free");
+    sleep(ms(7_000)).await;
+    assert!(reader.is_valid(), "{:?}", reader.loss());
+    assert!(is_contended(&rw_lock(&two).try_write().await));
     two.force_release("catalog").await.expect("an open client");
     timeout(ms(30_000), reader.lost()).await.expect("the next renewal detects the loss");
 }
