@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-const TTL: Duration = ms(2_000);
+const TTL: Duration = ms(3_000);
 
 async fn acquire_lease(redlock: &Redlock, cluster: &Cluster) -> Lease {
     let lease = redlock.acquire("r").wait(SOON).auto_extend_forever().await.expect("a free lock");
@@ -37,8 +37,8 @@ fn keep_lease(
     builder: Builder,
     (cluster, proxies): (&Cluster, &[Proxy]),
 ) {
-    // With 1.8 s, replies that are read only at the node timeout are too late.
-    let builder = builder.ttl(TTL).node_timeout(ms(1_800));
+    // With 2.7 s, replies that are read only at the node timeout are too late.
+    let builder = builder.ttl(TTL).node_timeout(ms(2_700));
     let redlock = builder.build().expect("good settings");
     let lease = runtime.block_on(acquire_lease(&redlock, cluster));
     // The delayed replies arrive after the turn that notices the late task.

@@ -63,7 +63,7 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a check that holds leases of two seconds, and repeats a failed one if the machine has delayed threads.
+/// Runs a check that holds leases of two or three seconds, and repeats a failed one if the machine has delayed threads.
 #[track_caller]
 fn unless_stalled(mut check: impl FnMut()) {
     kit::unless_stalled(ms(150), || {

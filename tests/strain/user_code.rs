@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-pub(crate) const TTL: Duration = ms(2_000);
+pub(crate) const TTL: Duration = ms(3_000);
 
 #[derive(Default)]
 pub(crate) struct Barrier {
