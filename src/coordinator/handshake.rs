@@ -145,7 +145,8 @@ impl Handshake {
         self.stage = Stage::Killing(Box::new((peer, broken)));
     }
 
-    pub(super) fn finish(self) -> Conversation<Pipeline> {
+    pub(super) fn finish(mut self) -> Conversation<Pipeline> {
+        self.conversation.end_set_up();
         self.conversation
     }
 

@@ -12,6 +12,9 @@ use tokio::task::AbortHandle;
 /// when the task runs again.
 pub(super) const MAX_READ: usize = 64 << 10;
 
+/// Buffer capacity that is kept between turns, in bytes.
+pub(super) const MAX_IDLE: usize = 8 << 10;
+
 pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
 
 /// A client's connections, and the input that has not been passed to the coordinator yet.
@@ -36,6 +39,8 @@ pub(super) struct OpenConnection {
     pub(super) id: ConnectionId,
     pub(super) stream: Box<dyn Stream>,
     pub(super) unsent: Vec<u8>,
+    /// Whether the set-up has been written, which is much longer than most pipelines.
+    pub(super) is_set_up: bool,
     pub(super) budget: usize,
     /// Whether the socket is read directly, without waiting until the runtime reports it as readable.
     pub(super) is_direct: bool,
@@ -44,7 +49,8 @@ pub(super) struct OpenConnection {
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
-        Self { id, stream, unsent: Vec::new(), budget: MAX_READ, is_direct: false, yields: 0 }
+        let (unsent, budget) = (Vec::new(), MAX_READ);
+        Self { id, stream, unsent, is_set_up: false, budget, is_direct: false, yields: 0 }
     }
 
     pub(super) fn begin_turn(&mut self) {

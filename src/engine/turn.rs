@@ -1,12 +1,12 @@
 //! A turn of a client: opens connections, and reads and writes all connections that are ready.
 
-use super::io::{Io, OpenConnection, Opening};
+use super::io::{Io, MAX_IDLE, MAX_READ, OpenConnection, Opening};
 use super::shared::{Engine, Thread};
 use crate::coordinator::{ConnectionId, Coordinator};
 use crate::protocol::Time;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{MutexGuard, lock, try_lock};
-use crate::wire::NodeFailure;
+use crate::wire::{NodeFailure, clear_buffer};
 use redis::RedisError;
 use std::io;
 use std::mem::MaybeUninit;
@@ -174,6 +174,9 @@ impl Io {
         for (id, part) in self.parts.drain(..) {
             it.handle_bytes(id, &self.received[part], now);
         }
+        if !self.received.is_empty() {
+            clear_buffer(&mut self.received, MAX_IDLE);
+        }
         for (id, error) in self.lost.drain(..) {
             self.open.retain(|connection| connection.id != id);
             it.handle_closed(id, &RedisError::from(error), now);
@@ -245,16 +248,21 @@ impl Io {
     /// bytes.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_more = false;
-        for OpenConnection { id, stream, unsent, .. } in &mut self.open {
+        for OpenConnection { id, stream, unsent, is_set_up, .. } in &mut self.open {
             if unsent.is_empty() {
                 continue;
             }
             let error = match Pin::new(stream).poll_write(cx, unsent) {
                 Poll::Pending => continue,
                 Poll::Ready(Ok(0)) => io::ErrorKind::WriteZero.into(),
+                Poll::Ready(Ok(count)) if count == unsent.len() => {
+                    let most = if std::mem::replace(is_set_up, true) { MAX_READ } else { 0 };
+                    clear_buffer(unsent, most);
+                    continue;
+                }
                 Poll::Ready(Ok(count)) => {
                     unsent.drain(..count);
-                    has_more |= !unsent.is_empty();
+                    has_more = true;
                     continue;
                 }
                 Poll::Ready(Err(error)) => error,

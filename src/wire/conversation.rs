@@ -41,6 +41,9 @@ struct Pipeline<T> {
     context: T,
 }
 
+/// If the allocation for replies has room for this many times as many, it is freed.
+const MAX_IDLE_REPLIES: usize = 64;
+
 /// The error for a reply without a matching request. The client matches replies by order alone, so the stream is out of
 /// sync after an unsolicited reply.
 const UNSOLICITED: Malformed = Malformed("unsolicited reply");
@@ -154,9 +157,15 @@ impl<T> Conversation<T> {
         Ok(Some((context, std::mem::take(&mut self.replies))))
     }
 
-    /// Reuses the allocation of `replies` for the next pipeline.
+    /// Frees the memory of the set-up, which is much longer than most pipelines. No pipeline may be in flight.
+    pub(crate) fn end_set_up(&mut self) {
+        self.requests.free();
+        self.decoder.free();
+    }
+
+    /// Reuses the allocation of `replies` for the next pipeline, unless it is much larger than needed.
     pub(crate) fn reuse(&mut self, mut replies: Vec<Value>) {
-        if self.replies.is_empty() {
+        if self.replies.is_empty() && replies.capacity() <= MAX_IDLE_REPLIES * replies.len() {
             replies.clear();
             self.replies = replies;
         }

@@ -3,6 +3,7 @@
 //! The decoder has its own parser for the most common kinds of replies. For all other replies, a scanner finds the end
 //! of the reply and enforces limits, and the redis crate parses the bytes.
 
+use super::buffer::clear_buffer;
 use redis::{ErrorKind, RedisError, Value};
 use std::borrow::Cow;
 
@@ -51,6 +52,13 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Frees the memory of bytes that are already decoded.
+    pub(super) fn free(&mut self) {
+        self.bytes.drain(..self.read);
+        self.bytes.shrink_to_fit();
+        self.read = 0;
+    }
+
     /// Returns true if the undecoded bytes begin with a reply, and not with a push.
     pub(super) fn has_reply(&self) -> bool {
         self.bytes.get(self.read).is_some_and(|mark| *mark != b'>')
@@ -71,8 +79,7 @@ impl Decoder {
         self.scanner = Scanner::default();
         self.read += length;
         if self.read == self.bytes.len() {
-            self.bytes.clear();
-            self.bytes.shrink_to(MAX_IDLE_CAPACITY);
+            clear_buffer(&mut self.bytes, MAX_IDLE_CAPACITY);
             self.read = 0;
         }
         Ok(Some(reply))

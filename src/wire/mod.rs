@@ -4,6 +4,7 @@
 
 mod answer;
 mod auxiliary_key;
+mod buffer;
 mod capabilities;
 mod command;
 mod conversation;
@@ -31,6 +32,7 @@ mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
 pub(crate) use auxiliary_key::{is_reserved, main_key, period_key, permit_key, queue_name};
+pub(crate) use buffer::clear_buffer;
 pub(crate) use capabilities::{Capabilities, NativeCommand};
 pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, PeriodStep, ask_time};
 pub(crate) use conversation::Conversation;

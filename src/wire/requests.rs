@@ -1,5 +1,7 @@
 //! Encoding of commands in RESP, the Redis serialization protocol.
 
+use super::buffer::clear_buffer;
+
 /// Encoded commands in sending order, each an array of bulk strings.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -58,12 +60,16 @@ impl Requests {
         &self.bytes
     }
 
-    /// Clears the bytes after they were sent, but keeps the number of commands. Shrinks the buffer to twice the number
-    /// of cleared bytes, but not below [`MIN_CAPACITY`].
+    /// Clears the bytes after they were sent, but keeps the number of commands.
     pub(super) fn clear_sent_bytes(&mut self) {
-        let room = MIN_CAPACITY.max(2 * self.bytes.len());
-        self.bytes.clear();
-        self.bytes.shrink_to(room);
+        let most = MAX_IDLE_CAPACITY.max(2 * self.bytes.len());
+        clear_buffer(&mut self.bytes, most);
+    }
+
+    /// Frees the memory of the buffer, which must be empty.
+    pub(super) fn free(&mut self) {
+        debug_assert!(self.bytes.is_empty(), "bytes to send");
+        self.bytes.shrink_to(0);
     }
 
     pub(super) fn take_len(&mut self) -> usize {
@@ -71,8 +77,8 @@ impl Requests {
     }
 }
 
-/// The buffer is never shrunk below this capacity, in bytes.
-const MIN_CAPACITY: usize = 1 << 16;
+/// Buffer capacity that is kept after long pipelines, in bytes, unless the pipelines are much longer.
+const MAX_IDLE_CAPACITY: usize = 1 << 16;
 
 /// The precomputed encoding of a command's constant words.
 #[derive(Clone, Copy)]
@@ -203,10 +209,10 @@ mod tests {
             requests.clear_sent_bytes();
             requests.bytes.capacity()
         };
-        let room = sent(4 * MIN_CAPACITY);
-        assert!((4 * MIN_CAPACITY..=9 * MIN_CAPACITY).contains(&room), "{room}");
-        assert_eq!(sent(3 * MIN_CAPACITY), room, "capacity in use is kept");
-        assert!((1..=MIN_CAPACITY).contains(&sent(1)), "not used again");
+        let room = sent(4 * MAX_IDLE_CAPACITY);
+        assert!((4 * MAX_IDLE_CAPACITY..=9 * MAX_IDLE_CAPACITY).contains(&room), "{room}");
+        assert_eq!(sent(3 * MAX_IDLE_CAPACITY), room, "capacity in use is kept");
+        assert!((1..=MAX_IDLE_CAPACITY).contains(&sent(1)), "not used again");
     }
 
     proptest! {

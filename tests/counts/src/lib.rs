@@ -9,7 +9,7 @@ mod counting_world;
 use counting_world::{Calls, CountingWorld};
 use futures::future::join_all;
 use kit::{Cluster, Server};
-use quorlock::{Acquire, AcquireError, Builder, Lease, Redlock};
+use quorlock::{Acquire, AcquireError, Builder, Lease, NodeInfo, NodeState, Redlock};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 use std::alloc::System;
 use std::future::Future;
@@ -205,6 +205,37 @@ impl Fixture {
         acquire(0);
         let allocated = allocated_by(|| acquire(count));
         ratio(allocated.bytes_allocated.saturating_sub(allocated.bytes_deallocated), count)
+    }
+
+    /// Connects `count` clients to all nodes. Returns the average number of bytes that stay allocated per client.
+    ///
+    /// # Panics
+    /// Panics if a client cannot be built.
+    pub fn bytes_per_client(&self, count: usize) -> f64 {
+        let connect = || {
+            self.on_runtime(async {
+                let clients: Vec<_> = (0..count).map(|_| self.builder().build()).collect();
+                let clients: Vec<_> =
+                    clients.into_iter().map(|client| client.expect("valid settings")).collect();
+                for client in &clients {
+                    client.ready().await.expect("a runtime");
+                    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
+                    while !client.nodes().iter().all(is_up) {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+                clients
+            })
+        };
+        // Warm up, so that one-time allocations are not counted.
+        let mut kept = vec![connect()];
+        let allocated = allocated_by(|| kept.push(connect()));
+        ratio(allocated.bytes_allocated.saturating_sub(allocated.bytes_deallocated), count)
+    }
+
+    fn builder(&self) -> Builder {
+        let builder = Redlock::builder().nodes(self.cluster.urls());
+        builder.node_timeout(Duration::from_secs(5)).ttl(TTL).max_ttl(TTL)
     }
 
     fn on_runtime<F: Future>(&self, work: F) -> F::Output {

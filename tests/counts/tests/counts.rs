@@ -118,3 +118,12 @@ fn renewed_lease_keeps_at_most_700_bytes() {
         assert!((100.0..=most).contains(&bytes), "{bytes} bytes, at most {most}");
     }
 }
+
+/// The set-up of a connection needs much more memory than its commands.
+#[test]
+fn idle_client_of_five_nodes_keeps_at_most_40_kilobytes() {
+    let fixture = Fixture::new();
+    let bytes = fixture.bytes_per_client(20);
+    println!("{bytes} bytes per client");
+    assert!((5_000.0..=40_000.0).contains(&bytes), "{bytes} bytes per client");
+}
