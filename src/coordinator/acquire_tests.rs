@@ -4,7 +4,7 @@
 use super::world_calls_tests::{request, waiting};
 use super::world_tests::{HostState, World, ms};
 use super::{AcquireFailure, AcquireRequest, Completion};
-use crate::protocol::{Outcome, Refusal, RetryPolicy};
+use crate::protocol::{AttemptLimit, Outcome, Refusal, RetryPolicy};
 use std::time::Duration;
 
 #[test]
@@ -204,7 +204,7 @@ fn idle_connection_is_read_before_it_is_written_to() {
 
 #[test]
 fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
-    const MAX: usize = 1 << 14;
+    const MAX: usize = AttemptLimit::FIRST;
     let mut world = World::new(1, 10);
     let a = world.connected();
     world.set_state(0, HostState::Hung);
@@ -220,7 +220,7 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     let failure = world.take_acquired(a, other).expect("its time is over").err();
     let has_report = matches!(failure, Some(AcquireFailure::Overloaded { report: None }));
     assert!(has_report, "{failure:?}");
-    world.run_for(ms(30));
+    world.run_for(ms(90));
     assert!(world.take_acquired(a, one).expect("refused").is_err());
     for id in ids {
         let (coordinator, now) = world.coordinator(a);
@@ -231,6 +231,24 @@ fn acquires_beyond_the_maximum_number_of_attempts_wait_or_fail() {
     let held = world.lock(a, request(&["free"]));
     assert!(world.is_valid(&held));
     assert!(world.acquired(a, third).is_ok());
+}
+
+#[test]
+fn number_of_concurrent_attempts_is_limited() {
+    let mut world = World::new(3, 23);
+    let a = world.connected();
+    let now = world.now;
+    let names: Vec<_> = (0..1_000).map(|number| format!("k{number}")).collect();
+    let ids: Vec<_> =
+        names.iter().map(|name| world.acquire(a, waiting(&[name], now, ms(9_000)))).collect();
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.acquires(), (1_000, AttemptLimit::FIRST));
+    for id in ids {
+        assert!(world.acquired(a, id).is_ok());
+    }
+    assert!(world.now.since(now) < ms(50), "the limit grows: {:?}", world.now.since(now));
+    let (coordinator, _) = world.coordinator(a);
+    assert_eq!(coordinator.acquires(), (0, 0));
 }
 
 #[test]
@@ -272,7 +290,7 @@ fn sets_that_share_a_key_take_turns() {
 
 #[test]
 fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
-    const MAX: usize = 1 << 14;
+    const MAX: usize = AttemptLimit::FIRST;
     let mut world = World::new(1, 11);
     let a = world.connected();
     let now = world.now;
@@ -304,7 +322,7 @@ fn acquire_that_finds_its_permit_taken_waits_for_the_next_one() {
 
 #[test]
 fn permit_of_an_acquire_without_time_is_passed_on() {
-    const MAX: usize = 1 << 14;
+    const MAX: usize = AttemptLimit::FIRST;
     let mut world = World::new(1, 12);
     let a = world.connected();
     world.set_state(0, HostState::Hung);

@@ -138,10 +138,13 @@ impl Coordinator {
     /// schedules a retry, or fails the acquire.
     fn evaluate(&mut self, id: AcquireId, connected: NodeSet, now: Time) -> Step {
         let random = self.cx.random.number();
-        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
-        let Stage::Attempting(attempt) = &acquire.stage else { return Step::Over };
+        let Some(attempt) = self.acquires.get(id).and_then(Acquire::attempt) else {
+            return Step::Over;
+        };
         let is_crowded = attempt.was_crowded || self.attempts >= OVERLOAD_THRESHOLD;
         let (claim, current) = (attempt.claim.clone(), attempt.current_round());
+        self.adapt_limit(current, now);
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let Some(votes) = self.rounds.get_mut(current) else { return Step::Over };
         votes.record_held_up(is_crowded, |node| {
             connected.contains(node) && (is_crowded || claim.is_late(node))
@@ -337,24 +340,6 @@ impl Coordinator {
         attempt.claim.withdraw();
         if let Some(previous) = attempt.previous.filter(|_| attempt.claim.may_be_set()) {
             self.take_over(previous, now);
-        }
-    }
-
-    /// Ends an attempt, and wakes the next acquire that waits because of the limit on concurrent attempts.
-    pub(super) fn end_attempt(&mut self) {
-        self.attempts -= 1;
-        self.pass_permit();
-    }
-
-    pub(super) fn pass_permit(&mut self) {
-        while let Some(blocked) = self.blocked.pop_front() {
-            let stage = self.acquires.get_mut(blocked).map(|acquire| &mut acquire.stage);
-            if let Some(Stage::Blocked { is_queued, .. }) = stage {
-                // Another acquire may run first and take the permit. The woken acquire then waits for the next permit.
-                *is_queued = false;
-                self.ready.push_back(blocked);
-                break;
-            }
         }
     }
 

@@ -41,6 +41,7 @@ pub(super) struct Connection {
     /// When `TIME` was last sent after the set-up.
     last_time_command_at: Option<Time>,
     last_answered: Time,
+    replied_at: Option<Time>,
     /// Whether other queued commands are written before the next isolated release (a release that must be sent alone).
     pub(super) shared_first: bool,
 }
@@ -67,6 +68,7 @@ impl Connection {
             last_pipeline_len,
             last_time_command_at,
             last_answered,
+            replied_at: None,
             shared_first,
         }
     }
@@ -82,6 +84,11 @@ impl Connection {
     /// Returns true if the last answered pipeline is so old that the driver must read the connection before it writes.
     pub(super) fn is_quiet(&self, now: Time) -> bool {
         now.since(self.last_answered) >= READ_BEFORE_WRITE_AGE
+    }
+
+    /// Returns when the last reply to a pipeline was read.
+    pub(super) fn replied_at(&self) -> Option<Time> {
+        self.replied_at
     }
 
     fn unanswered_since(&self) -> Option<Time> {
@@ -173,6 +180,7 @@ impl Connection {
 
     /// Records that a pipeline was answered. Returns true if the node was stalled before.
     pub(super) fn handle_reply(&mut self, now: Time) -> bool {
+        self.replied_at = Some(now);
         let oldest = self.unanswered_since();
         self.liveness.handle_reply(oldest, now)
     }

@@ -15,6 +15,7 @@ mod close;
 mod closing;
 mod command;
 mod completion;
+mod concurrency;
 mod connection;
 mod context;
 mod delivery;

@@ -1,6 +1,6 @@
 //! Tests of releases: which nodes receive a release, and for how long an unanswered release is resent.
 
-use super::world_calls_tests::{TTL, request, ttl};
+use super::world_calls_tests::{TTL, request, ttl, waiting};
 use super::world_tests::{HostState, NODE_TIMEOUT, World, ms};
 use super::{AcquireRequest, Completion};
 use crate::observe::NodeVote;
@@ -106,6 +106,30 @@ fn release_that_is_lost_with_its_connection_is_repeated() {
     };
     assert!(world.processes[a].completions.iter().any(is_released));
     world.run_for(5 * SECOND);
+    world.assert_idle();
+}
+
+#[test]
+fn release_behind_many_others_waits_for_responsive_nodes() {
+    // Four pipelines are in flight, of 512 commands each.
+    const ALL: usize = 2_100;
+    let mut world = World::new(3, 15);
+    let a = world.connected();
+    let now = world.now;
+    let names: Vec<_> = (0..ALL).map(|number| format!("k{number}")).collect();
+    let ids: Vec<_> =
+        names.iter().map(|name| world.acquire(a, waiting(&[name], now, SECOND))).collect();
+    let held: Vec<_> = ids.into_iter().map(|id| world.acquired(a, id).expect("free")).collect();
+    world.run_for(ms(5));
+    // A round trip takes nearly the node timeout, so the last releases are written shortly before their time is over.
+    world.delay = NODE_TIMEOUT * 9 / 20;
+    for held in &held {
+        world.release(held);
+    }
+    world.run_for(3 * NODE_TIMEOUT);
+    let is_released = |it: &&Completion| matches!(it, Completion::Released { outcome, .. } if *outcome == Outcome::Won);
+    let released = world.processes[a].completions.iter().filter(is_released).count();
+    assert_eq!(released, ALL);
     world.assert_idle();
 }
 
@@ -244,6 +268,11 @@ fn isolated_release_that_closes_connections_fails_alone() {
         }
         world.acquire(a, request(&[&format!("other-{round}")]));
         world.run_for(ms(4));
+        for completion in &world.processes[a].completions {
+            if let Completion::Acquired { shared, .. } = completion {
+                shared.take(world.now);
+            }
+        }
     }
     let events = &world.processes[a].events;
     let is_closed = |event: &&Event| matches!(event, Event::ConnectionClosed { .. });

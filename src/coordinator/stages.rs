@@ -13,9 +13,6 @@ use crate::observe::event::{AttemptOutcome, Event, LockInfo};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
-/// Maximum number of concurrent attempts of one client (I12). Further acquires wait.
-const MAX_ATTEMPTS: usize = 1 << 14;
-
 /// Added to the connect timeout to obtain the maximum time that an acquire waits for the client's first connections.
 const CONNECT_MARGIN: Duration = Duration::from_millis(100);
 
@@ -110,10 +107,12 @@ impl Coordinator {
                 let until = acquire.terms.deadline.unwrap_or(now.after(timeout));
                 self.enter_stage(id, Stage::Blocked { until, is_queued: false })
             }
-            Stage::Blocked { until, .. } if self.attempts >= MAX_ATTEMPTS && now >= until => {
+            Stage::Blocked { until, .. }
+                if self.limit.is_reached(self.attempts) && now >= until =>
+            {
                 self.fail_overloaded(id, now)
             }
-            Stage::Blocked { until, is_queued } if self.attempts >= MAX_ATTEMPTS => {
+            Stage::Blocked { until, is_queued } if self.limit.is_reached(self.attempts) => {
                 if !is_queued {
                     acquire.stage = Stage::Blocked { until, is_queued: true };
                     self.blocked.push_back(id);

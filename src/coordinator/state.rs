@@ -13,11 +13,11 @@ use super::slots::{AcquireId, Acquires, LeaseId, Leases, RoundId, Rounds, Slots}
 use super::survey::Survey;
 use super::timeout::Timeout;
 use super::timers::Timers;
-use super::votes::{Owner, VoteCounter};
+use super::votes::{Cause, Owner, VoteCounter};
 use super::waiting::WaitQueues;
 use crate::observe::EventLevel;
 use crate::observe::event::LockInfo;
-use crate::protocol::{ClockSteps, NodeClock, NodeId, NodeSet, Time};
+use crate::protocol::{AttemptLimit, ClockSteps, Goal, Liveness, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -59,6 +59,7 @@ pub(crate) struct Coordinator {
     pub(super) timers: Timers<Timeout>,
     pub(super) lease_timers: Timers<LeaseId>,
     pub(super) attempts: usize,
+    pub(super) limit: AttemptLimit,
     /// Number of attempts so far that needed a second round to confirm the fencing token.
     pub(super) confirmations: u64,
     /// Acquires that wait until fewer attempts are in progress.
@@ -82,6 +83,7 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     pub(crate) fn new(settings: Settings, random: Random) -> Self {
         let (quorum, drift) = (settings.quorum, settings.drift);
+        let node_timeout = settings.node_timeout;
         let key_lifetime = settings.max_ttl.as_duration();
         let node = |node| Node::new(node, NodeClock::new(drift, key_lifetime));
         Self {
@@ -98,6 +100,7 @@ impl Coordinator {
             timers: Timers::new(),
             lease_timers: Timers::new(),
             attempts: 0,
+            limit: AttemptLimit::new(node_timeout),
             confirmations: 0,
             blocked: VecDeque::new(),
             ready: VecDeque::new(),
@@ -130,13 +133,38 @@ impl Coordinator {
 
     pub(super) fn close_due_round(&mut self, round: RoundId, now: Time) {
         let connected = self.connected();
+        let busy_until = self.busy_until(round, now);
         let Some(votes) = self.rounds.get_mut(round) else { return };
         if votes.is_due(connected, now) {
-            self.close_round(round, now);
-        } else {
-            let close_at = votes.close_at;
-            self.set_timeout(close_at, Timeout::Round(round));
+            match busy_until {
+                None => return self.close_round(round, now),
+                Some(until) => votes.close_at = until,
+            }
         }
+        let close_at = votes.close_at;
+        self.set_timeout(close_at, Timeout::Round(round));
+    }
+
+    /// Returns until when the round of a call stays open although its time has passed, because a node that has not voted
+    /// replies to the commands before it. Each reply gives the node another node timeout, within the time after which
+    /// an unresponsive connection is abandoned. Returns `None` if the round must be closed.
+    fn busy_until(&self, round: RoundId, now: Time) -> Option<Time> {
+        let votes = self.rounds.get(round)?;
+        let limit = match (votes.owner, votes.round().goal()) {
+            // The round of a renewal is long, and ends before the validity.
+            (Owner::Extension { cause: Cause::Renewal, .. }, _) => return None,
+            (_, Goal::Extend { current, .. }) => current,
+            _ => Time::END,
+        };
+        let timeout = self.cx.settings.node_timeout;
+        let replied_at = |node: NodeId| {
+            let connection = self.nodes[node].connection().filter(|it| !it.is_stalled())?;
+            connection.replied_at().filter(|at| *at > votes.t1())
+        };
+        let late = now.since(votes.close_at);
+        let until = votes.silent().filter_map(replied_at).max()?.after(timeout + late);
+        let until = until.min(limit).min(votes.t1().after(Liveness::patience(timeout)));
+        (until > now).then_some(until)
     }
 
     pub(super) fn forget_round(&mut self, round: Option<RoundId>) {

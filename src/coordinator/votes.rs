@@ -12,8 +12,7 @@ use std::time::Duration;
 /// If a round is closed later than planned by more than this time, the process is assumed to have been paused.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How much longer a round stays open after a pause of the process. The client can then read replies that arrived
-/// during the pause.
+/// How much longer a round stays open after a pause, so that the client reads replies that arrived during the pause.
 const PROLONGED_BY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
@@ -88,6 +87,12 @@ impl VoteCounter {
 
     pub(super) fn t1(&self) -> Time {
         self.t1
+    }
+
+    /// Returns the time from the start of the round to the last reply, or to the close of an undecided round.
+    pub(super) fn response_time(&self) -> Duration {
+        let last = self.replies.iter().flatten().map(Reply::at).max();
+        self.closed_after.unwrap_or(last.unwrap_or(self.t1).since(self.t1))
     }
 
     /// Returns true if the round must be closed at `now`. If the process was paused and nodes in `connected` have not
@@ -165,8 +170,7 @@ impl VoteCounter {
         })
     }
 
-    /// Re-evaluates the round at `now`, because deferred grants may have begun to count. Returns the outcome if the
-    /// round is now decided.
+    /// Counts deferred grants that count at `now`. Returns the outcome if the round is now decided.
     pub(super) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.round.handle_time(now)
     }
@@ -196,8 +200,7 @@ impl VoteCounter {
         self.not_asked = self.silent().filter(|node| is_not_asked(*node)).collect();
     }
 
-    /// Records that the command for `node` was cancelled because the round had been decided. The node is not known to
-    /// hold a conflicting key, and will not push a deletion.
+    /// Records that the command for `node` was cancelled after the decision. The node will not push a deletion.
     pub(super) fn handle_not_asked(&mut self, node: NodeId) {
         self.not_asked.insert(node);
     }
@@ -211,13 +214,12 @@ impl VoteCounter {
         self.replies.iter().all(Option::is_some)
     }
 
-    fn silent(&self) -> impl Iterator<Item = NodeId> {
+    pub(super) fn silent(&self) -> impl Iterator<Item = NodeId> {
         let votes = self.round.votes();
         self.round.quorum().ids().filter(move |node| !votes.contains(*node))
     }
 
-    /// Returns true if the round failed because this client was overloaded, and therefore sent commands or read replies
-    /// too late. Returns false if failures for other reasons made a quorum impossible.
+    /// Returns true if the round failed because this overloaded client sent commands or read replies too late.
     pub(super) fn is_overloaded(&self) -> bool {
         let silent: NodeSet = self.silent().collect();
         let has_failed = |node: NodeId| match self.reply(node) {
@@ -237,8 +239,7 @@ impl VoteCounter {
         self.reply(node).is_some_and(|reply| reply.vote() == Vote::Granted)
     }
 
-    /// Returns the time at which the conflicting key on `node` expires. Returns `None` if the node reported no expiry,
-    /// or if it will not push the key's deletion.
+    /// Returns when the conflicting key on `node` expires, if the node has reported that and will push the deletion.
     pub(super) fn pushed_expiry(&self, node: NodeId) -> Option<Time> {
         let reply = self.reply(node)?;
         match reply.conflict()? {
@@ -259,8 +260,7 @@ impl VoteCounter {
         self.reply(node)?.conflict()?.value.as_ref()
     }
 
-    /// Considers the nodes whose grants did not count in this round. Returns the earliest time at which the vote of one
-    /// of these nodes counts again.
+    /// Returns the earliest time at which a node counts again whose grant did not count in this round.
     pub(super) fn counts_again_at(&self) -> Option<Time> {
         let again = |node: NodeId| {
             let reply = self.reply(node)?;
@@ -290,7 +290,7 @@ impl VoteCounter {
         places.iter().rev().max_by_key(|place| count(place)).copied()
     }
 
-    /// Returns the reply of `node`. Returns `None` if the node has granted the command or has not replied.
+    /// Returns the reply of `node`, unless the node has granted the command or has not replied.
     pub(super) fn refusal(&self, node: NodeId) -> Option<&Answer> {
         self.reply(node)?.other()
     }

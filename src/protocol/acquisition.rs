@@ -15,6 +15,10 @@ use std::time::Duration;
 /// retry is only a safeguard: a server may fail to push, and the push for an expired key may be late.
 const WATCHED_DELAY: Duration = Duration::from_secs(1);
 
+/// How often the delay before a retry doubles, if attempts keep failing without a quorum. Retries at a constant rate
+/// would keep overloaded nodes overloaded.
+const MAX_DOUBLINGS: u32 = 3;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// A quorum is impossible because other clients hold the lock.
@@ -68,6 +72,8 @@ pub(crate) struct Acquisition {
     /// The minimum pause before the next attempt. It doubles with each consecutive refusal after which the nodes report
     /// that the lock is already free, or will be free within the pause.
     pause: Duration,
+    /// Number of consecutive attempts that failed without a quorum.
+    failures: u32,
 }
 
 impl Acquisition {
@@ -95,6 +101,7 @@ impl Acquisition {
             was_watched: false,
             earlier_free_at: None,
             pause: MIN_DELAY,
+            failures: 0,
             max_hold: None,
         }
     }
@@ -221,12 +228,14 @@ impl Acquisition {
             (Some(Outcome::NoQuorum) | None, _) => Some(Refusal::NoQuorum),
         };
         self.refused = refusal.or(self.refused);
+        let has_failed = refusal == Some(Refusal::NoQuorum);
+        self.failures = if has_failed { self.failures.saturating_add(1) } else { 0 };
         let free_at = self.earlier_free_at.take().into_iter().chain(round.earliest_free()).min();
         let free_at = free_at.filter(|_| refusal == Some(Refusal::Contended));
         let is_hopeless = self.gives_up_early && free_at.is_some_and(|at| at >= self.deadline);
         if now < self.deadline
             && !is_hopeless
-            && let Some(delay) = self.schedule.next_delay(random)
+            && let Some(delay) = self.next_delay(random)
         {
             let is_watched = refusal == Some(Refusal::Contended) && round.is_watched();
             // The retry after the first refusal gets no additional delay, because the replies to that retry name the
@@ -247,6 +256,12 @@ impl Acquisition {
         }
         let latest = refusal.is_some() || self.refused.is_none();
         Next::Refuse { refusal: self.refused.unwrap_or(Refusal::Timeout), latest }
+    }
+
+    fn next_delay(&mut self, random: u64) -> Option<Duration> {
+        let delay = self.schedule.next_delay(random)?;
+        let doublings = self.failures.saturating_sub(1).min(MAX_DOUBLINGS);
+        Some(if self.schedule.is_endless() { delay.saturating_mul(1 << doublings) } else { delay })
     }
 }
 

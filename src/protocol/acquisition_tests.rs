@@ -89,6 +89,26 @@ fn watched_quorum_delays_retries_by_a_second() {
 }
 
 #[test]
+fn delay_doubles_with_consecutive_failures_without_a_quorum() {
+    let custom = RetryPolicy::custom(|| std::iter::repeat(Duration::from_millis(7)));
+    for (policy, delays) in
+        [(fixed(7), [7, 14, 28, 56, 56]), (fixed(7).limit(9), [7; 5]), (custom, [7; 5])]
+    {
+        let mut it = acquisition(&policy);
+        let mut next = |vote| {
+            let round = attempt(&mut it, ms(0), &[vote; 3]);
+            it.handle_outcome(&round, ms(1), 0)
+        };
+        for delay in delays {
+            let at = ms(1 + delay);
+            assert_eq!(next(Vote::Failed), Next::Retry { at }, "{policy:?}");
+        }
+        assert_eq!(next(Vote::Denied), Next::Retry { at: ms(8) }, "a quorum has replied");
+        assert_eq!(next(Vote::Failed), Next::Retry { at: ms(8) }, "{policy:?}");
+    }
+}
+
+#[test]
 fn win_evaluated_after_validity_is_expired() {
     let mut it = acquisition(&RetryPolicy::none());
     let won = attempt(&mut it, ms(0), &[Vote::Granted; 3]);

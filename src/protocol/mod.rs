@@ -50,6 +50,7 @@
 //! [`StaleWindow`]. `wire` enforces I11.
 
 mod acquisition;
+mod attempt_limit;
 mod backoff;
 mod checks;
 mod clock_steps;
@@ -75,6 +76,7 @@ mod waiting;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
+pub(crate) use attempt_limit::AttemptLimit;
 pub(crate) use backoff::{Backoff, ConnectionLoss, LossCause, Reconnect};
 pub(crate) use checks::{CheckKind, Checks};
 pub(crate) use clock_steps::ClockSteps;

@@ -19,7 +19,13 @@ pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 /// The delays are not the only cause of a retry. The nodes notify the client when the lock is released or expires, and
 /// the client retries soon after. While a quorum of nodes has promised such a notification, the client waits one second
 /// longer before each retry except the first. A notification ends this wait early. More frequent retries would only
-/// increase the load on the nodes. The extra second does not apply to policies with a [limit](Self::limit) or with
+/// increase the load on the nodes.
+///
+/// If consecutive attempts fail because too few nodes reply, the delay doubles from the second failure on, up to eight
+/// times the policy's delay. Otherwise, retries would keep overloaded nodes overloaded. The client still retries at once
+/// when a quorum of nodes is connected again.
+///
+/// The extra second and the doubling do not apply to policies with a [limit](Self::limit) or with
 /// [custom](Self::custom) delays.
 ///
 /// # Default
