@@ -55,6 +55,10 @@ struct NodeStates {
     /// Nodes that can still execute an unanswered command, even after the command's TTL has passed. Such a node has
     /// stalled, or its connection broke before the reply.
     in_doubt: Nodes,
+    /// Nodes to which a release was written.
+    released: Nodes,
+    /// Nodes that had to keep the keys when the first release was written.
+    kept_at_release: Nodes,
     /// Nodes to which this client wrote the first command only at or after `late_from`.
     late: Nodes,
     late_from: Time,
@@ -72,6 +76,8 @@ impl NodeStates {
             denied: Nodes::default(),
             declined: Nodes::default(),
             in_doubt: Nodes::default(),
+            released: Nodes::default(),
+            kept_at_release: Nodes::default(),
             late: Nodes::default(),
             late_from,
             expiry: AtomicU64::new(0),
@@ -303,6 +309,31 @@ impl Claim {
 
     pub(super) fn is_in_doubt(&self, node: NodeId) -> bool {
         self.state().in_doubt.contains(node)
+    }
+
+    /// Records that the first release is written to `node`. The keys of one claim may have several owners, each with its
+    /// own release, so this state is not shared.
+    pub(super) fn handle_release(&self, node: NodeId, now: Time) {
+        self.state.released.insert(node);
+        let kept_until = self.state().kept_until.get(node.index());
+        if kept_until.is_some_and(|until| Time::from_nanos(until.load(Relaxed)) > now) {
+            self.state.kept_at_release.insert(node);
+        }
+    }
+
+    /// Records that the only release written to `node` had no effect.
+    pub(super) fn handle_release_void(&self, node: NodeId) {
+        self.state.released.remove(node);
+    }
+
+    pub(super) fn is_released(&self, node: NodeId) -> bool {
+        self.state.released.contains(node)
+    }
+
+    /// Returns true if `node` had to keep the keys when the first release was written to it. Such a node had lost them
+    /// only if it lost data.
+    pub(super) fn was_kept_at_release(&self, node: NodeId) -> bool {
+        self.state.kept_at_release.contains(node)
     }
 
     /// Returns the time at which the last of the keys written so far must have expired. Only a command that is [in

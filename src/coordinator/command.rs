@@ -64,11 +64,21 @@ impl NodeCommand {
         self.round.is_some()
     }
 
-    /// Returns true for a release that was sent more than once and whose reply still counts as a vote. If the node then
-    /// reports the keys as missing, an earlier copy of the release may have deleted them.
-    fn is_repeated_release(&self) -> bool {
+    /// Returns true if the reply still counts as a vote, and the command may be sent again on the next connection
+    /// because a second execution changes nothing. An isolated release is sent again without a vote.
+    pub(super) fn keeps_vote(&self) -> bool {
+        let is_repeatable = self.is_release()
+            || self.is_extension()
+            || matches!(self.command(), Command::Read | Command::Observe);
+        is_repeatable && self.has_round() && !self.is_isolated()
+    }
+
+    /// Returns true for a release that was sent more than once, if `node` had to keep the keys until the first copy. If
+    /// the node then reports the keys as missing or as held by another client, an earlier copy of the release may have
+    /// deleted them.
+    fn may_have_released(&self, node: NodeId) -> bool {
         let was_repeated = self.written.is_some_and(|written| !written.is_first);
-        self.is_release() && self.has_round() && was_repeated
+        self.is_release() && was_repeated && self.claim().was_kept_at_release(node)
     }
 
     pub(super) fn is_release(&self) -> bool {
@@ -233,13 +243,18 @@ impl NodeCommand {
         if let Some(ttl) = ttl {
             self.claim().handle_written(node, ttl, now);
         }
-        if self.unanswered > 0 {
+        // Another engine of this client may have sent the release before.
+        let is_first =
+            self.written.is_none() && !(self.is_release() && self.claim().is_released(node));
+        if self.is_release() && is_first {
+            self.claim().handle_release(node, now);
+        }
+        if self.written.is_some() {
             self.reached.get_or_insert(now);
         }
         // A repair does not change the TTL of existing keys.
         let ttl = ttl.filter(|_| !matches!(self.command(), Command::Repair { .. }));
         let shape = self.shared.write(node, self.form, now, can, requests);
-        let is_first = self.written.is_none();
         self.written = Some(Written { is_first, at: now, ttl, shape });
     }
 
@@ -255,13 +270,14 @@ impl NodeCommand {
 
     /// If `replies` show that the command had no effect, switches to another encoding, such as a script. Returns true
     /// if the command must be resent. Returns false if `replies` are final.
-    pub(super) fn fall_back(&mut self, replies: &[redis::Value]) -> bool {
+    pub(super) fn fall_back(&mut self, node: NodeId, replies: &[redis::Value]) -> bool {
         let other = self.written.and_then(|written| written.shape.other_form(replies));
         let Some(form) = other.filter(|form| *form != self.form) else { return false };
         self.form = form;
         self.unanswered = 0;
         if self.written.is_some_and(|written| written.is_first) {
             self.written = None;
+            self.claim().handle_release_void(node);
         }
         true
     }
@@ -283,10 +299,14 @@ impl NodeCommand {
         {
             return Answer::Failed(NodeFailure::Unexpected("index of an unknown key".into()));
         }
-        if self.is_repeated_release()
-            && let Answer::Missing { counter } = answer
-        {
-            return Answer::Granted(Grant { counter, ..Grant::default() });
+        if self.may_have_released(node) {
+            match answer {
+                Answer::Missing { counter } => {
+                    return Answer::Granted(Grant { counter, ..Grant::default() });
+                }
+                Answer::Denied(_) => return Answer::Granted(Grant::default()),
+                _ => {}
+            }
         }
         match (self.command(), &answer) {
             (Command::Acquire { .. }, Answer::Denied(_)) => self.claim().handle_denied(node),
@@ -308,10 +328,9 @@ impl NodeCommand {
         }
     }
 
-    /// Records that the connection ended without a reply. `node` may still execute the command.
-    pub(super) fn handle_unanswered(&mut self, node: NodeId) {
+    /// Records that the server or the network ended the connection without a reply.
+    pub(super) fn handle_unanswered(&mut self) {
         self.unanswered = self.unanswered.saturating_add(1);
-        self.handle_in_doubt(node);
     }
 
     /// Records in the [`Claim`] that `node` may still execute the unanswered command and set its keys. Has no effect

@@ -227,6 +227,7 @@ impl Node {
         self.reconnect.handle_loss(cause, now, random);
         self.lose_connection(&failure, now, cx);
         self.link = Link::Connecting { handshake: Box::new(second), why: Some(failure) };
+        self.refuse_all(now, cx);
     }
 
     /// Records the replies to `CLIENT KILL`, which a new connection to `peer` sent for the `broken` connections.
@@ -320,17 +321,14 @@ impl Node {
         self.handle_state(now, cx);
     }
 
-    /// Removes the established connection and fails its unanswered commands. The server may still execute these
-    /// commands.
+    /// Removes the established connection. The server may still execute its unanswered commands.
     pub(super) fn lose_connection(&mut self, failure: &NodeFailure, now: Time, cx: &mut Context) {
         let link = std::mem::replace(&mut self.link, Link::Disconnected { why: None });
         let Link::Connected(mut connection) = link else { return };
         cx.closed.push_back(connection.id);
         cx.quarantine.handle_loss(self.id);
         self.stale.handle_broken(connection.peer.broken());
-        for command in connection.take_unanswered() {
-            self.handle_unanswered(command, failure, now, cx);
-        }
+        self.handle_unanswered(connection.take_unanswered().into_iter(), failure, now, cx);
         self.emit_closed(Some(failure), cx);
         self.emit_pending(cx);
     }

@@ -83,9 +83,7 @@ impl Node {
         let time = match verify_sync(replies, expected + usize::from(has_time), has_time) {
             Ok(time) => time,
             Err(failure) => {
-                for command in commands.drain(..) {
-                    self.handle_unanswered(command, &failure, now, cx);
-                }
+                self.handle_unanswered(commands.drain(..), &failure, now, cx);
                 return Err(failure);
             }
         };
@@ -145,7 +143,7 @@ impl Node {
         if command.is_isolated() {
             self.isolated_backoff.handle_success();
         }
-        if command.fall_back(replies) {
+        if command.fall_back(self.id, replies) {
             return Some(command);
         }
         let now = received.at;
@@ -179,22 +177,36 @@ impl Node {
         None
     }
 
-    /// Handles a command whose connection ended before the reply. The node may still execute the command.
+    /// Handles commands whose connection ended before the reply. The node may still execute them. Commands that [keep
+    /// their vote](NodeCommand::keeps_vote) wait for the next connection, before the commands that were never sent. If
+    /// the node counts as down, the caller then fails them with [`Node::refuse_all`]. The others fail here.
     pub(super) fn handle_unanswered(
         &mut self,
-        mut command: NodeCommand,
+        commands: impl Iterator<Item = NodeCommand>,
         failure: &NodeFailure,
         now: Time,
         cx: &mut Context,
     ) {
-        let was_alone = command.is_isolated();
-        command.handle_unanswered(self.id);
-        if was_alone {
-            self.isolated_backoff.handle_failure(now, cx.random.number());
-            self.defer_like(&command);
+        let mut repeated = Vec::new();
+        for mut command in commands {
+            let was_alone = command.is_isolated();
+            // A shutdown of this client's runtime shows nothing about the release.
+            if *failure != NodeFailure::ShutDown {
+                command.handle_unanswered();
+            }
+            command.handle_in_doubt(self.id);
+            if was_alone {
+                self.isolated_backoff.handle_failure(now, cx.random.number());
+                self.defer_like(&command);
+            }
+            if command.keeps_vote() {
+                repeated.push(command);
+            } else {
+                self.fail(&mut command, failure.clone(), now, cx);
+                self.keep_if_pending(command);
+            }
         }
-        self.fail(&mut command, failure.clone(), now, cx);
-        self.keep_if_pending(command);
+        self.repeat_at_once(repeated);
     }
 
     pub(super) fn emit_command(

@@ -2,16 +2,14 @@
 //! runtime.
 
 use super::acquire::{Acquire, Stage};
-use super::command::NodeCommand;
-use super::connection::Connection;
 use super::context::Context;
 use super::node::{Link, Node};
 use super::slots::AcquireId;
 use super::state::Coordinator;
 use super::timeout::Timeout;
-use super::votes::{Owner, VoteCounter};
+use super::votes::Owner;
 use crate::observe::event::AttemptOutcome;
-use crate::protocol::Time;
+use crate::protocol::{Goal, Time};
 use crate::wire::NodeFailure;
 
 impl Coordinator {
@@ -64,36 +62,27 @@ impl Coordinator {
     }
 
     /// Handles the start of a runtime that replaces another one. Restarts the node timeout of each unfinished release,
-    /// because the client must first open new connections.
+    /// extension and status request, because the client must first open new connections.
     pub(crate) fn handle_new_runtime(&mut self, now: Time) {
-        let close_at = now.after(self.cx.settings.node_timeout);
+        let timeout = now.after(self.cx.settings.node_timeout);
         for call in self.rounds.ids() {
-            let votes = self.rounds.get_mut(call);
-            let is_release = |votes: &&mut VoteCounter| {
-                matches!(votes.owner, Owner::Release) && votes.round().outcome().is_none()
-            };
-            if let Some(votes) = votes.filter(is_release) {
-                votes.close_at = close_at;
-                self.set_timeout(close_at, Timeout::Round(call));
+            let Some(votes) = self.rounds.get_mut(call) else { continue };
+            if votes.round().outcome().is_some() {
+                continue;
             }
+            let limit = match (votes.owner, votes.round().goal()) {
+                (Owner::Release | Owner::Status, _) => Time::END,
+                (Owner::Extension { .. }, Goal::Extend { current, .. }) => current,
+                _ => continue,
+            };
+            let close_at = votes.close_at.max(timeout.min(limit));
+            votes.close_at = close_at;
+            self.set_timeout(close_at, Timeout::Round(call));
         }
     }
 }
 
 impl Node {
-    /// Takes the unanswered releases whose rounds still wait for this node's vote, so that they can be sent again on
-    /// the next runtime. All other unanswered commands fail.
-    fn take_releases(&mut self, now: Time, cx: &mut Context) -> Vec<NodeCommand> {
-        let unanswered = self.connection_mut().map(Connection::take_unanswered);
-        let is_kept = |command: &NodeCommand| command.is_release() && command.has_round();
-        let (kept, failed): (Vec<_>, Vec<_>) =
-            unanswered.unwrap_or_default().into_iter().partition(is_kept);
-        for command in failed {
-            self.handle_unanswered(command, &NodeFailure::ShutDown, now, cx);
-        }
-        kept
-    }
-
     /// Removes the node's connections, which were closed with their runtime. Does not count as a failure of the node.
     fn handle_runtime_end(&mut self, is_next: bool, now: Time, cx: &mut Context) {
         self.wants_second = false;
@@ -104,9 +93,7 @@ impl Node {
             cx.closed.push_back(handshake.id);
             self.link = Link::Disconnected { why: None };
         }
-        let kept = if is_next { self.take_releases(now, cx) } else { Vec::new() };
         self.lose_connection(&NodeFailure::ShutDown, now, cx);
-        self.repeat_at_once(kept);
         self.is_silent = false;
         if !is_next && let Link::Disconnected { why } = &mut self.link {
             *why = Some(NodeFailure::ShutDown);

@@ -70,9 +70,11 @@ impl Lease {
     /// that has expired is an outcome, not an error. The outcome is determined in a single round,
     /// without retries.
     ///
-    /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. If the
-    /// runtime that delivers the release is shut down during the call, the call takes at most one
-    /// more node timeout. An unresponsive node receives the release once it responds again.
+    /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. There
+    /// are two exceptions. If the runtime that delivers the release is shut down during the call,
+    /// the call takes at most one more node timeout. While a node replies to earlier commands of
+    /// this client, the call waits for it, for at most ten node timeouts or 1 s, whichever is
+    /// longer. An unresponsive node receives the release once it responds again.
     ///
     /// # Errors
     /// [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.

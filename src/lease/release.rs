@@ -7,7 +7,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum ReleaseOutcome {
     /// The release deleted the lock on a quorum of nodes, so the lease held the lock until then. If
-    /// a lost connection made the client repeat the release, a missing key counts as deleted by it.
+    /// a lost connection made the client repeat the release of a valid lease, a key that is then
+    /// missing or another client's counts as deleted by the first copy.
     Released,
     /// The lease had no quorum left, because the key was missing on too many nodes. The lock had
     /// expired or had been deleted, for example by a forced release. If other clients hold the lock

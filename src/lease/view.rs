@@ -146,7 +146,7 @@ impl LeaseRef {
     /// key, the client restores the key after a majority of nodes has confirmed that they still
     /// hold it. If a majority has lost the key, the client does not restore it.
     ///
-    /// Takes at most one node timeout.
+    /// Takes at most one node timeout, with the exceptions of [`Lease::release`].
     ///
     /// # Errors
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension. The validity
@@ -184,7 +184,7 @@ impl LeaseRef {
     /// # }
     /// ```
     ///
-    /// Takes at most one node timeout.
+    /// Takes at most one node timeout, with the exceptions of [`Lease::release`].
     ///
     /// # Errors
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension, or they

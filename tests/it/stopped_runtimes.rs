@@ -118,6 +118,25 @@ fn release_during_a_shutdown_is_released_or_unknown() {
 }
 
 #[test]
+fn extension_during_a_shutdown_succeeds() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    for round in 0..40 {
+        let acquiring = multi_thread(1);
+        let lease = acquiring.block_on(async { redlock.acquire("r").wait(SOON).await });
+        let lease = lease.expect("the lock is free");
+        let ending = thread::spawn(move || {
+            thread::sleep(Duration::from_micros(20 * round));
+            drop(acquiring);
+        });
+        let extended = current_thread().block_on(lease.extend(ms(60_000)));
+        extended.unwrap_or_else(|failed| panic!("round {round}: {failed}"));
+        ending.join().expect("no panic");
+    }
+    deliver_with_next_use(&redlock, &cluster);
+}
+
+#[test]
 fn lease_of_an_idle_runtime_is_released_by_a_running_one() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);

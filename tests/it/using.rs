@@ -1,7 +1,7 @@
 //! Tests of work that runs under a lock.
 
-use crate::{SOON, builder, client, eventually, ms};
-use kit::{Cluster, Server};
+use crate::{SOON, builder, client, connected, eventually, ms, through};
+use kit::{Cluster, Proxy, Server};
 use quorlock::event::{Event, ReleaseResult};
 use quorlock::{AcquireError, Loss, Observer, ReleaseOutcome, UsingError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,6 +128,36 @@ async fn finished_work_with_an_unconfirmed_release_is_ok() {
         let free = || cluster.none_has(name);
         eventually("the release is delivered in the background", free).await;
     }
+}
+
+/// The nodes execute the release, its replies are lost with the connections, and another client acquires the lock before
+/// the release is repeated.
+#[tokio::test]
+async fn release_whose_replies_are_lost_is_not_a_loss() {
+    let cluster = Cluster::start(3);
+    let proxies = cluster.proxies();
+    let redlock = connected(through(&proxies).node_timeout(ms(10_000))).await;
+    let other = connected(builder(&cluster)).await;
+    // The client replaces a short-lived connection only after a pause.
+    sleep(ms(1_100)).await;
+    let lease = redlock.try_acquire("r").await.expect("the lock is free");
+    eventually("all nodes have granted", || lease.report().granted() == 3).await;
+    let next = tokio::spawn(other.acquire("r").wait(SOON).into_future());
+    sleep(ms(50)).await;
+    for proxy in &proxies {
+        proxy.hold_connects(true);
+        proxy.cut_next_reply(0);
+    }
+    let release = tokio::spawn(lease.release());
+    let next = next.await.expect("no panic").expect("the lock is released");
+    proxies.iter().for_each(Proxy::heal);
+    for proxy in &proxies {
+        proxy.hold_connects(false);
+    }
+    assert_eq!(release.await.expect("no panic"), Ok(ReleaseOutcome::Released));
+    assert!(next.is_valid(), "the repeated release does not delete the key of another client");
+    assert_eq!(next.release().await, Ok(ReleaseOutcome::Released));
+    eventually("no key is left", || cluster.is_empty()).await;
 }
 
 /// Spawns `work` under a lock. The types are as generic as in a library that does not know the work's future.
