@@ -98,8 +98,8 @@ fn acquire_message(error: &AcquireError, options: AvailableOptions) -> String {
              the network: {report}"
         ),
         AcquireError::NotPolled { report } => format!(
-            "the lock was released, because this process was suspended or too busy until its validity had expired; \
-             retry, or increase {ttl}: {report}"
+            "the lock was released, because this process was suspended or too busy for 2 s, or until the validity had \
+             expired; retry, or increase {ttl}: {report}"
         ),
         AcquireError::Timeout { report } => {
             let report = report.as_ref().map_or_else(String::new, |report| format!(": {report}"));

@@ -192,9 +192,6 @@ impl Coordinator {
         if let Some(acquire) = lease.acquire_id {
             self.acquires.remove(acquire);
         }
-        if lease.shared.is_taken() {
-            self.restore_untaken_limit(lease.any_of.as_ref(), lease.claim().keys());
-        }
         self.forget_keys(id, lease.claim());
         self.release_unchosen(lease.claim(), lease.acquire_round, true, now);
         self.forget_round(Some(lease.acquire_round));

@@ -46,17 +46,6 @@ pub(super) struct Queue {
     /// The previous head's record of competing clients, which the next head inherits.
     pub(super) contention: Contention,
     pub(super) is_remembered: bool,
-    /// Number of consecutive leases on the key that were revoked because their callers did not take them soon enough.
-    pub(super) untaken: u32,
-}
-
-/// Returns the names of the queues in which an acquire of `keys` can wait: the queue `any_of` of the acquires that need
-/// any one of several keys, or the queue of each key.
-pub(super) fn queue_names<'a>(
-    any_of: Option<&'a Key>,
-    keys: &'a Keys,
-) -> impl Iterator<Item = &'a Key> {
-    any_of.into_iter().chain(keys.iter().filter(move |_| any_of.is_none()))
 }
 
 impl Waiter {

@@ -179,11 +179,6 @@ impl Sets {
         keys
     }
 
-    pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
-        let own = self.by_acquire.get(&except).is_some_and(|it| it.keys.position(key).is_some());
-        self.by_key.get(key).is_some_and(|interest| interest.count > usize::from(own))
-    }
-
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.by_acquire.is_empty() && self.by_key.is_empty()

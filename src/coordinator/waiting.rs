@@ -345,14 +345,6 @@ impl WaitQueues {
         self.queues.get(key)?.refused.as_ref()
     }
 
-    pub(super) fn is_wanted(&self, key: &[u8], except: AcquireId) -> bool {
-        let queued = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
-        let own = self.waiters.get(except).and_then(|waiter| waiter.queue.as_ref());
-        let own = usize::from(own.is_some_and(|(queue, _)| **queue == *key));
-        let is_watched = || self.watchers.of(key).any(|id| id != except);
-        queued > own || is_watched() || self.sets.is_wanted(key, except)
-    }
-
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.iter().next().is_none()

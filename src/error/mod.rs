@@ -58,11 +58,11 @@ pub enum AcquireError {
         /// never `None`.
         report: Option<Box<Report>>,
     },
-    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the client released
-    /// the lock. The nodes are not the cause. Poll the future more often, spawn it as a separate task, or set a longer
-    /// [wait time](crate::Acquire::wait).
+    /// An attempt acquired the lock, but the future was not polled for 2 s, or until the validity expired, so the client
+    /// released the lock for other clients. The nodes are not the cause. Poll the future more often, or spawn it as a
+    /// separate task. If wait time remains when the future is polled, the acquire tries again instead of failing.
     #[error(
-        "the acquired lock was released because the future was not polled before its validity expired: {report}"
+        "the acquired lock was released because the future was not polled for 2 s, or until its validity expired: {report}"
     )]
     NotPolled {
         /// Report of the attempt whose lock was released.

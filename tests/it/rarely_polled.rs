@@ -51,8 +51,7 @@ async fn polled_once<F: Future + Unpin>(mut future: F) -> F {
 async fn free_lock_is_acquired_at_the_second_poll() {
     let cluster = Cluster::start(3);
     let redlock = warm(default_timeout(&cluster)).await;
-    // The last pause exceeds the time after which another acquire could revoke the lease, but no other acquire exists.
-    for pause in [ms(20), NODE_TIMEOUT, ms(120), ms(1_200), ms(2_600)] {
+    for pause in [ms(20), NODE_TIMEOUT, ms(120), ms(1_200)] {
         let before = cluster[0].calls("set");
         for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
             let acquiring = polled_every(pause, acquire.wait(SOON));
@@ -94,7 +93,7 @@ async fn wait_ends_with_the_first_poll_after_its_deadline() {
 }
 
 #[tokio::test]
-async fn unpolled_lease_is_revoked_at_its_deadline() {
+async fn unpolled_lease_is_revoked_soon() {
     let cluster = Cluster::start(3);
     let redlock = warm(default_timeout(&cluster)).await;
     for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
@@ -142,16 +141,17 @@ async fn expired_unpolled_lease_is_not_pending_work() {
 }
 
 #[tokio::test]
-async fn unpolled_lease_of_several_keys_is_revoked_for_others() {
+async fn unpolled_lease_is_revoked_for_other_clients() {
     let cluster = Cluster::start(3);
     // The time until the client revokes a lease does not depend on the node timeout.
-    let redlock = warm(default_timeout(&cluster).node_timeout(ms(15_000)).ttl(ms(60_000))).await;
+    let builder = default_timeout(&cluster).node_timeout(ms(15_000)).ttl(ms(60_000));
+    let (redlock, other) = (warm(builder.clone()).await, warm(builder).await);
     let forgotten = polled_once(redlock.acquire_all(["p", "q", "r"]).wait(SOON * 3)).await;
     eventually("the lock is acquired", || cluster.all_have("q")).await;
     sleep(ms(300)).await;
-    assert!(cluster[0].get("q").is_some(), "no other acquire wants the key");
+    assert!(cluster[0].get("q").is_some(), "the limit has not passed");
     let started = Instant::now();
-    let lease = redlock.acquire("q").wait(SOON).await.expect("the lease is revoked");
+    let lease = other.acquire("q").wait(SOON).await.expect("the lease is revoked");
     assert!(started.elapsed() > ms(500), "revoked too early: {:?}", started.elapsed());
     lease.release().await.expect("nodes are up");
     drop(forgotten.await.expect("the lock is released"));
@@ -324,7 +324,6 @@ async fn elapsed_wait_ends_with_the_next_poll() {
 #[tokio::test]
 async fn all_of_many_unpolled_leases_are_revoked() {
     // The client has more queues, and more acquires outside queues, than it processes in one step (512).
-    const UNWANTED: usize = 600;
     const ALL: usize = 650;
     const LONG: Duration = Duration::from_hours(1);
     let cluster = Cluster::start(3);
@@ -336,15 +335,7 @@ async fn all_of_many_unpolled_leases_are_revoked() {
         forgotten.push(polled_once(redlock.acquire(single).wait(LONG)).await);
         forgotten.push(polled_once(redlock.acquire_all([first, second]).wait(LONG)).await);
     }
-    // The client revokes the leases of the last acquires, because other acquires want their keys.
-    let names = |number| ["single", "first"].map(|kind| format!("{kind}{number:04}"));
-    let wanted = (UNWANTED..ALL).flat_map(names);
-    let waiting: Vec<_> =
-        wanted.map(|key| tokio::spawn(redlock.acquire(key).wait(SOON).into_future())).collect();
-    for waiter in waiting {
-        let lease = waiter.await.expect("no panic").expect("the lease is revoked");
-        lease.release().await.expect("nodes are up");
-    }
+    eventually("locks are acquired", || !cluster.is_empty()).await;
+    eventually("all leases are revoked", || cluster.is_empty()).await;
     drop(forgotten);
-    eventually("no key is left", || cluster.is_empty()).await;
 }

@@ -136,24 +136,6 @@ async fn close_ends_acquires_queued_behind_unpolled_futures() {
     held.release().await.expect("nodes are up");
 }
 
-#[tokio::test]
-async fn many_unpolled_acquires_delay_the_queue_only_once() {
-    let cluster = Cluster::start(3);
-    let redlock = client_without_retries(&cluster).await;
-    let held = redlock.try_acquire("r").await.expect("the lock is free");
-    let mut unpolled: Vec<_> = (0..100).map(|_| redlock.acquire("r")).collect();
-    for acquire in &mut unpolled {
-        assert!(acquire.now_or_never().is_none(), "it is held");
-    }
-    let behind = tokio::spawn(redlock.acquire("r"));
-    sleep(ms(50)).await;
-    held.release().await.expect("nodes are up");
-    let lease = timeout(SOON, behind).await.expect("200 s, if each could hold it for 2 s");
-    lease.expect("no panic").expect("free").release().await.expect("nodes are up");
-    drop(unpolled);
-    eventually("no key is left", || cluster.is_empty()).await;
-}
-
 /// A waker that drops the contained acquire, which belongs to the same client, when the client calls `wake`.
 struct Dropper(Mutex<Option<Acquire>>);
 

@@ -57,8 +57,8 @@ pub enum AcquireOutcome {
     Expired,
     /// The wait time elapsed before an attempt completed.
     Timeout,
-    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the client released
-    /// the lock.
+    /// An attempt acquired the lock, but the future was not polled for 2 s, or until the validity expired, so the client
+    /// released the lock.
     NotPolled,
     /// This client was too busy to contact a quorum of nodes in time.
     Overloaded,
