@@ -154,7 +154,7 @@ pub use client::{TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{DowngradeError, ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
-pub use node::Credentials;
+pub use node::{Credentials, NoRuntime};
 pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
 pub use observe::{Holder, NodeReport, NodeState, NodeVote, Observer, Report, VoteEligibility};

@@ -6,7 +6,6 @@ use crate::coordinator::AcquireFailure;
 use crate::engine::{Failure, PendingAcquire};
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::node::NoRuntime;
 use crate::observe::Report;
 use crate::protocol::{Refusal, Ttl};
 use crate::wire::Key;
@@ -37,7 +36,7 @@ impl Inner {
         };
         let boxed = |report: Report| Box::new(report.with_max_ttl(max_ttl));
         match failure {
-            Failure::NoRuntime(NoRuntime) => AcquireError::NoRuntime,
+            Failure::NoRuntime(reason) => AcquireError::NoRuntime { reason },
             Failure::Failed(AcquireFailure::Closed) => AcquireError::Closed,
             Failure::Internal(failure) => {
                 let reason = failure.map(|failure| failure.to_string());

@@ -294,7 +294,7 @@ impl Election {
                 Ok(leadership) => return Ok(leadership),
                 Err(
                     error @ (AcquireError::Closed
-                    | AcquireError::NoRuntime
+                    | AcquireError::NoRuntime { .. }
                     | AcquireError::Invalid(_)),
                 ) => return Err(error),
                 Err(_) => self.back_off().await,

@@ -43,7 +43,7 @@ impl ScheduledJob {
         let inner = &self.client;
         inner.driver.check_ready().map_err(|unready| match unready {
             Unready::Closed => AcquireError::Closed,
-            Unready::NoRuntime(_) => AcquireError::NoRuntime,
+            Unready::NoRuntime(reason) => AcquireError::NoRuntime { reason },
         })?;
         let (clock, random) = (inner.backing.clock(), inner.backing.pool.random());
         let number = period_number(clock.wall_us(), self.period, self.offset);

@@ -95,6 +95,6 @@ fn outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::Closed => AcquireOutcome::Closed,
         AcquireError::Internal { .. } => AcquireOutcome::Internal,
         // Invalid settings are rejected before the start event, so this outcome is never reported for them.
-        AcquireError::NoRuntime | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
+        AcquireError::NoRuntime { .. } | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
     }
 }

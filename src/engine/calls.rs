@@ -5,7 +5,7 @@ use super::shared::{Engine, Thread};
 use super::slot::{CallId, CallSlot, Polled, Unsubmitted};
 use crate::coordinator::{Completion, Coordinator, LeaseId, Replies, UndeliveredReleases};
 use crate::protocol::{LeaseStatus, Time, Ttl};
-use crate::sync::lock;
+use crate::sync::{catch_panic, lock};
 use crate::wire::Key;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -166,6 +166,8 @@ impl Drop for Call {
         if self.is_over || !self.engine.is_usable() {
             return;
         }
+        // Dropped here, because the request is executed under a mutex, and the drop of a waker may close the client.
+        catch_panic(|| drop(self.slot.take_waker()));
         let slot = self.slot.clone();
         // Executed immediately if possible, because cancelling an adoption may end the lease that it has taken over.
         self.engine.request_now(move |state, now| {

@@ -99,6 +99,8 @@ impl Client {
             return Err(Failure::Failed(AcquireFailure::Closed));
         }
         let engine = self.engine();
+        // The task may run on a thread that must not ask.
+        engine.environment().observers.refresh();
         engine.ensure_task().map_err(Failure::NoRuntime)?;
         let wall_us = engine.environment().clock.wall_us();
         let call = engine.call(move |it, now| {

@@ -1,6 +1,7 @@
 //! The connections of a client, and the bytes that were read from them.
 
 use crate::coordinator::ConnectionId;
+use crate::sync::ProcessBound;
 use crate::transport::Stream;
 use crate::wire::NodeFailure;
 use redis::RedisConnectionInfo;
@@ -15,7 +16,7 @@ pub(super) const MAX_READ: usize = 64 << 10;
 /// Buffer capacity that is kept between turns, in bytes.
 pub(super) const MAX_IDLE: usize = 8 << 10;
 
-pub(super) type Opened = Result<(Box<dyn Stream>, RedisConnectionInfo), NodeFailure>;
+pub(super) type Opened = Result<(ProcessBound<Box<dyn Stream>>, RedisConnectionInfo), NodeFailure>;
 
 /// A client's connections, and the input that has not been passed to the coordinator yet.
 #[derive(Default)]
@@ -37,7 +38,7 @@ pub(super) struct Opening {
 
 pub(super) struct OpenConnection {
     pub(super) id: ConnectionId,
-    pub(super) stream: Box<dyn Stream>,
+    pub(super) stream: ProcessBound<Box<dyn Stream>>,
     pub(super) unsent: Vec<u8>,
     /// Whether the set-up has been written, which is much longer than most pipelines.
     pub(super) is_set_up: bool,
@@ -48,7 +49,7 @@ pub(super) struct OpenConnection {
 }
 
 impl OpenConnection {
-    pub(super) fn new(id: ConnectionId, stream: Box<dyn Stream>) -> Self {
+    pub(super) fn new(id: ConnectionId, stream: ProcessBound<Box<dyn Stream>>) -> Self {
         let (unsent, budget) = (Vec::new(), MAX_READ);
         Self { id, stream, unsent, is_set_up: false, budget, is_direct: false, yields: 0 }
     }

@@ -10,7 +10,7 @@ use crate::node::Environment;
 use crate::observe::NodeState;
 use crate::protocol::{NodeId, RetryPolicy, Time, Ttl};
 use crate::random::Random;
-use crate::sync::lock;
+use crate::sync::{ProcessBound, lock};
 use crate::time::{Clock, OnAlarm, SourceAlarm, TimeSource};
 use crate::transport::Stream;
 use crate::wire::Keys;
@@ -156,10 +156,10 @@ impl MemoryClient {
         client
     }
 
-    fn open_stream(&self) -> Box<dyn Stream> {
+    fn open_stream(&self) -> ProcessBound<Box<dyn Stream>> {
         let connection = lock(&self.node).server.connect();
         let (node, clock) = (self.node.clone(), self.clock.clone());
-        Box::new(NodeStream { node, connection, clock })
+        ProcessBound::new(Box::new(NodeStream { node, connection, clock }))
     }
 
     fn connect(&self, id: ConnectionId) {

@@ -14,7 +14,7 @@ use crate::observe::EventLevel;
 use crate::observe::event::Event;
 use crate::protocol::{NodeId, Time};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, OnceLock, catch_panic, lock};
+use crate::sync::{Mutex, MutexGuard, OnceLock, catch_panic, lock, threads};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -255,6 +255,9 @@ impl Engine {
         thread: Thread,
         call: impl FnOnce(&mut State, Time) -> T,
     ) -> Option<T> {
+        if thread == Thread::Caller {
+            self.environment().observers.refresh();
+        }
         self.with_guard(lock(&self.state), thread, call)
     }
 
@@ -287,9 +290,7 @@ impl Engine {
             drop(state);
             return None;
         }
-        let observers = &self.environment().observers;
-        let level =
-            [EventLevel::Debug, EventLevel::Warn].into_iter().find(|it| observers.wants(*it));
+        let level = self.environment().observers.level();
         if thread == Thread::Turn {
             self.has_late_task.store(false, Ordering::SeqCst);
         }
@@ -335,19 +336,18 @@ impl Engine {
         for lease in effects.ended {
             catch_panic(|| self.leases.handle_end(lease));
         }
-        if !effects.events.is_empty() {
-            // An observer can block, but the timer thread and the library's own runtime serve all clients.
-            if thread == Thread::Timer || Pool::is_own_runtime_current() {
-                self.events.emit_elsewhere(effects.events, &self.pool);
-            } else {
-                for (level, event) in effects.events {
-                    self.environment().observers.emit(level, || event);
-                }
-            }
+        // An observer can block, but some threads serve all clients.
+        let is_shared = thread == Thread::Timer || threads::is_shared();
+        let is_elsewhere = is_shared && self.pool.has_own_threads();
+        let (here, elsewhere) =
+            if is_elsewhere { (Vec::new(), effects.events) } else { (effects.events, Vec::new()) };
+        for (level, event) in here {
+            self.environment().observers.emit(level, || event);
         }
         for waker in effects.wakers {
             catch_panic(|| waker.wake());
         }
+        self.events.emit_elsewhere(elsewhere, self.pool.observers());
     }
 
     /// Applies the effects that the task has delayed. Must be called after the connections are unlocked.

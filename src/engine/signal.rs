@@ -24,10 +24,12 @@ impl TaskSignal {
         if !self.is_current(generation) {
             return false;
         }
+        let mut replaced = None;
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *known = Some(waker.clone());
+            replaced = known.replace(waker.clone());
         }
         drop(known);
+        drop(replaced);
         self.woken_at.store(0, Ordering::SeqCst);
         // Orders the store before the check of the queue.
         fence(Ordering::SeqCst);

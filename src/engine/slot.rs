@@ -119,9 +119,13 @@ impl CallSlot {
             None if state.is_dropped => return Polled::Dropped,
             None => Polled::Pending,
         };
+        let mut replaced = None;
         if !state.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-            state.waker = Some(waker.clone());
+            replaced = state.waker.replace(waker.clone());
         }
+        drop(state);
+        // The drop of a waker is code of the program, which may close the client.
+        catch_panic(|| drop(replaced));
         polled
     }
 }

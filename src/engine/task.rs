@@ -43,6 +43,7 @@ impl ClientTask {
 
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { engine, generation, runtime } = self;
+        engine.environment().observers.refresh();
         let turn = TurnTask { generation: *generation, runtime };
         let is_over = !engine.task.register(*generation, cx.waker())
             || engine.take_turn(cx, Some(&turn)) == Some(true);
@@ -107,7 +108,7 @@ impl Engine {
         }
         // A runtime that was shut down drops the task immediately.
         lock(&self.state).is_shut_down = self.pool.is_pinned();
-        Err(NoRuntime)
+        Err(NoRuntime::ShutDown)
     }
 
     /// Creates a task for `runtime`, and sets the client's alarm. Returns `None` if the client already has a task or
@@ -116,7 +117,7 @@ impl Engine {
         let Some(engine) = self.this.upgrade() else { return Ok(None) };
         let mut state = lock(&self.state);
         if state.is_shut_down {
-            return Err(NoRuntime);
+            return Err(NoRuntime::ShutDown);
         }
         let now = self.now();
         self.set_alarm(&state, now);
@@ -164,7 +165,7 @@ impl Engine {
 
     /// After `delay`, starts a task on the library's own runtime, unless a caller on another runtime has started one.
     pub(super) fn serve_by_own_runtime(&self, delay: Duration) {
-        let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime()) else {
+        let Some((engine, runtime)) = self.this.upgrade().zip(self.pool.own_runtime().ok()) else {
             return;
         };
         runtime.spawn(async move {

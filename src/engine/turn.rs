@@ -3,9 +3,10 @@
 use super::io::{Io, MAX_IDLE, MAX_READ, OpenConnection, Opening};
 use super::shared::{Engine, Thread};
 use crate::coordinator::{ConnectionId, Coordinator};
+use crate::node::shield;
 use crate::protocol::Time;
 use crate::sync::atomic::{Ordering, fence};
-use crate::sync::{MutexGuard, lock, try_lock};
+use crate::sync::{MutexGuard, ProcessBound, lock, try_lock};
 use crate::wire::{NodeFailure, clear_buffer};
 use redis::RedisError;
 use std::io;
@@ -83,9 +84,10 @@ impl Engine {
                 let login = login.into_owned();
                 let stream = node.connect().await;
                 let stream = stream.map_err(|error| NodeFailure::unreachable(&error.into()))?;
-                Ok((stream, login))
+                Ok((ProcessBound::new(stream), login))
             };
-            let opened = opened.await;
+            // tokio panics if the system refuses a thread, for example to resolve a name.
+            let opened = shield(opened, |panic| NodeFailure::Unreachable(panic.into())).await;
             if let Some(engine) = engine.upgrade() {
                 lock(&engine.opened).push((id, opened));
                 engine.task.wake(engine.now());
@@ -219,7 +221,7 @@ impl Io {
             let mut is_pending = false;
             while *budget > 0 && !is_pending {
                 let mut buffer = ReadBuf::uninit(&mut buffer);
-                let error = match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                let error = match Pin::new(&mut **stream).poll_read(cx, &mut buffer) {
                     Poll::Pending => {
                         is_pending = true;
                         continue;
@@ -252,7 +254,7 @@ impl Io {
             if unsent.is_empty() {
                 continue;
             }
-            let error = match Pin::new(stream).poll_write(cx, unsent) {
+            let error = match Pin::new(&mut **stream).poll_write(cx, unsent) {
                 Poll::Pending => continue,
                 Poll::Ready(Ok(0)) => io::ErrorKind::WriteZero.into(),
                 Poll::Ready(Ok(count)) if count == unsent.len() => {

@@ -85,6 +85,7 @@ mod tests {
     use crate::client::UsingError;
     use crate::error::{ConfigError, ReenterError};
     use crate::lease::ReleaseOutcome;
+    use crate::node::NoRuntime;
     use crate::observe::{NodeReport, NodeVote};
     use crate::protocol::Loss;
     use crate::wire::NodeFailure;
@@ -109,7 +110,7 @@ mod tests {
             (AcquireError::NotPolled { report: report.clone() }, false, true),
             (AcquireError::Closed, false, false),
             (AcquireError::Internal { reason: "panic".into() }, false, true),
-            (AcquireError::NoRuntime, false, false),
+            (AcquireError::NoRuntime { reason: NoRuntime::ShutDown }, false, false),
             (AcquireError::Invalid(ConfigError::NoResources), false, false),
         ] {
             assert_eq!(error.is_contended(), is_contended, "{error}");

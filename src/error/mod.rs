@@ -78,12 +78,13 @@ pub enum AcquireError {
     /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
-    /// `enable_all()`. If no runtime was set, the system refused to start a thread for the client's connections.
-    #[error(
-        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
-    )]
-    NoRuntime,
+    /// The client has no usable runtime, or the system cannot start the client's timer. The call had no effect.
+    #[error("no usable runtime: {reason}")]
+    NoRuntime {
+        /// Why no runtime can serve the client.
+        #[source]
+        reason: NoRuntime,
+    },
     /// The client failed internally, because its code panicked during this call or the process was forked. The next
     /// call starts with new connections. Please report a panic as a bug.
     #[error("internal error: {reason}")]
@@ -106,7 +107,9 @@ impl AcquireError {
             | Self::Expired { report }
             | Self::NotPolled { report } => Some(report),
             Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
-            Self::Closed | Self::NoRuntime | Self::Internal { .. } | Self::Invalid(_) => None,
+            Self::Closed | Self::NoRuntime { .. } | Self::Internal { .. } | Self::Invalid(_) => {
+                None
+            }
         }
     }
 }
@@ -182,12 +185,13 @@ pub enum ClientError {
     /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was shut down, or was not built with
-    /// `enable_all()`. If no runtime was set, the system refused to start a thread for the client's connections.
-    #[error(
-        "no usable tokio runtime: the one of Builder::runtime() was shut down or built without enable_all()"
-    )]
-    NoRuntime,
+    /// The client has no usable runtime, or the system cannot start the client's timer. The call had no effect.
+    #[error("no usable runtime: {reason}")]
+    NoRuntime {
+        /// Why no runtime can serve the client.
+        #[source]
+        reason: NoRuntime,
+    },
     /// The name of the resource is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -203,8 +207,8 @@ impl From<Unready> for ClientError {
 }
 
 impl From<NoRuntime> for ClientError {
-    fn from(NoRuntime: NoRuntime) -> Self {
-        Self::NoRuntime
+    fn from(reason: NoRuntime) -> Self {
+        Self::NoRuntime { reason }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::observe::Observers;
 use crate::random::Random;
+use crate::sync::ProcessBound;
 use crate::time::Clock;
 use crate::transport::{Sockets, Transport};
 use futures::future::BoxFuture;
@@ -29,18 +30,20 @@ pub(crate) trait Gates: Send + Sync {
 }
 
 impl Environment {
-    /// Returns the task to spawn in place of `task`. In a simulation, the gates decide when `task` is polled.
+    /// Returns the task to spawn in place of `task`. In a simulation, the gates decide when `task` is polled. A forked
+    /// process that drops its copy of the runtime does not drop `task`, which locks mutexes and closes streams of the
+    /// parent.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // Only a simulation reads `self`.
     pub(crate) fn task(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
-    ) -> BoxFuture<'static, ()> {
-        let task = Box::pin(task);
+    ) -> ProcessBound<BoxFuture<'static, ()>> {
+        let task: BoxFuture<'static, ()> = Box::pin(task);
         #[cfg(feature = "test-util")]
         if let Some(gates) = &self.gates {
-            return gates.wrap(task);
+            return ProcessBound::new(gates.wrap(task));
         }
-        task
+        ProcessBound::new(task)
     }
 
     /// Returns true if the client runs in a simulation. It then uses neither the timers nor the sockets of its runtime.

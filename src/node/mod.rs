@@ -18,8 +18,9 @@ pub(crate) use environment::Environment;
 #[cfg(feature = "test-util")]
 pub(crate) use environment::Gates;
 pub(crate) use pool::Pool;
+pub use runtime::NoRuntime;
+pub(crate) use runtime::Unready;
 #[cfg(feature = "test-util")]
 pub(crate) use runtime::{Driver, missing_driver};
-pub(crate) use runtime::{NoRuntime, Unready};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

@@ -2,9 +2,11 @@
 
 use crate::sync::lock;
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use thiserror::Error;
 use tokio::runtime::{Handle, Id};
 
 /// A driver of a tokio runtime. A runtime has only the drivers that its builder enables.
@@ -14,10 +16,34 @@ pub(crate) enum Driver {
     Time,
 }
 
-/// Error returned if no runtime can run a client's tasks. The pinned runtime has ended or lacks a driver, or the
-/// library's own runtime could not be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRuntime;
+/// Reason why no runtime can serve a client.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoRuntime {
+    /// The runtime was shut down. A client that was built with [`Builder::runtime`](crate::Builder::runtime) uses no
+    /// other runtime.
+    #[error("the tokio runtime was shut down")]
+    ShutDown,
+    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was built without `enable_all()`.
+    #[error("the runtime of Builder::runtime() was built without enable_all()")]
+    MissingDriver,
+    /// The system refused to start a thread, or to open a descriptor, that the client needs. The next call tries again.
+    #[error("the system refused a thread or a descriptor: {message}")]
+    Refused {
+        /// Kind of the system's error.
+        kind: io::ErrorKind,
+        /// The system's error. Typical causes are limits of the user (`ulimit -u`, `ulimit -n`) or of the container
+        /// (`pids.max`).
+        message: Arc<str>,
+    },
+}
+
+impl NoRuntime {
+    #[allow(clippy::needless_pass_by_value)] // Passed to `map_err`.
+    pub(super) fn refused(error: io::Error) -> Self {
+        Self::Refused { kind: error.kind(), message: error.to_string().into() }
+    }
+}
 
 pub(crate) enum Unready {
     Closed,

@@ -7,7 +7,7 @@ use super::metrics::Metrics;
 use super::observer::Observer;
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
-use crate::sync::catch_panic;
+use crate::sync::{catch_panic, threads};
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,12 +18,16 @@ pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
     receivers: Vec<Receiver>,
+    /// Whether a receiver wanted debug events when it was last asked.
+    wants_debug: AtomicBool,
     last_id: AtomicU64,
 }
 
 struct Receiver {
     observer: Arc<dyn Observer>,
     wants: fn(EventLevel) -> bool,
+    /// Returns false only if `wants` does. Runs no code of the program.
+    may_want: fn(EventLevel) -> bool,
     /// Set after `observer` has panicked. A disabled observer receives no events.
     is_disabled: AtomicBool,
 }
@@ -42,13 +46,52 @@ impl Observers {
         let _ = nodes;
         let mut receivers = Vec::new();
         #[cfg(feature = "tracing")]
-        receivers.push(Receiver::new(Arc::new(Spans::new(clock.clone())), Spans::want));
+        receivers.push(Receiver {
+            wants: Spans::want,
+            may_want: Spans::may_want,
+            ..Receiver::new(Arc::new(Spans::new(clock.clone())))
+        });
         #[cfg(feature = "metrics")]
-        receivers.extend(Metrics::new(nodes).map(|it| Receiver::new(Arc::new(it), |_| true)));
-        receivers.extend(observer.map(|it| Receiver::new(it, |_| true)));
-        Self(Arc::new(Inner { receivers, last_id: AtomicU64::new(0) }))
+        receivers.extend(Metrics::new(nodes).map(|it| Receiver::new(Arc::new(it))));
+        receivers.extend(observer.map(Receiver::new));
+        Self(Arc::new(Inner {
+            receivers,
+            wants_debug: AtomicBool::new(false),
+            last_id: AtomicU64::new(0),
+        }))
     }
 
+    /// Returns the most detailed level of the events to build, or `None` if no receiver wants any. Runs no code of the
+    /// program, so the caller may hold a mutex. A receiver that no longer wants the events does not get them, see
+    /// [`emit`](Self::emit).
+    pub(crate) fn level(&self) -> Option<EventLevel> {
+        let may_want = |level| {
+            self.0
+                .receivers
+                .iter()
+                .any(|receiver| receiver.is_enabled() && (receiver.may_want)(level))
+        };
+        if self.0.wants_debug.load(Ordering::Relaxed) && may_want(EventLevel::Debug) {
+            return Some(EventLevel::Debug);
+        }
+        may_want(EventLevel::Warn).then_some(EventLevel::Warn)
+    }
+
+    /// Asks the receivers whether they want debug events, for [`level`](Self::level). A `tracing` subscriber may block,
+    /// so the caller must not hold a mutex. Returns immediately on a thread that serves all
+    /// clients.
+    pub(crate) fn refresh(&self) {
+        if threads::is_shared() {
+            return;
+        }
+        let wants_debug = self.wants(EventLevel::Debug);
+        if self.0.wants_debug.load(Ordering::Relaxed) != wants_debug {
+            self.0.wants_debug.store(wants_debug, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the receivers whether they want events of `level`. A `tracing` subscriber may block, so the caller must not
+    /// hold a mutex.
     pub(crate) fn wants(&self, level: EventLevel) -> bool {
         self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(level))
     }
@@ -82,8 +125,9 @@ impl Default for Observers {
 }
 
 impl Receiver {
-    fn new(observer: Arc<dyn Observer>, wants: fn(EventLevel) -> bool) -> Self {
-        Self { observer, wants, is_disabled: AtomicBool::new(false) }
+    /// Creates a receiver that wants all events.
+    fn new(observer: Arc<dyn Observer>) -> Self {
+        Self { observer, wants: |_| true, may_want: |_| true, is_disabled: AtomicBool::new(false) }
     }
 
     fn is_enabled(&self) -> bool {

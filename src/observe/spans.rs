@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::field::{Empty, display};
+use tracing::level_filters::LevelFilter;
 use tracing::{Level, Span, debug, debug_span, enabled, warn};
 
 /// Number of a node's health changes that may be logged at warn level before the rate limit applies.
@@ -86,6 +87,14 @@ impl Spans {
             EventLevel::Warn => enabled!(target: "quorlock", Level::WARN),
         });
         is_wanted.unwrap_or(false)
+    }
+
+    /// Returns false only if the subscriber has disabled `level`. Does not ask the subscriber, which may block.
+    pub(super) fn may_want(level: EventLevel) -> bool {
+        match level {
+            EventLevel::Debug => LevelFilter::current() >= Level::DEBUG,
+            EventLevel::Warn => LevelFilter::current() >= Level::WARN,
+        }
     }
 
     fn begin(&self, kind: SpanKind, id: u64, span: Span) {

@@ -4,8 +4,9 @@ use super::machine;
 use super::on_alarm::OnAlarm;
 #[cfg(feature = "test-util")]
 use super::on_alarm::SourceAlarm;
-use super::timer::Alarm;
+use super::timer::{self, Alarm};
 use crate::protocol::Time;
+use std::io;
 #[cfg(feature = "test-util")]
 use std::sync::Arc;
 use std::sync::Weak;
@@ -59,8 +60,18 @@ impl Clock {
         }
     }
 
+    /// Starts the thread that fires the alarms, if it is not running.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        match self {
+            Self::Machine => timer::start(),
+            #[cfg(feature = "test-util")]
+            Self::Other(_) => Ok(()),
+        }
+    }
+
     /// Sets an alarm that calls `callback` at the time `at`. If `callback` returns another time, the alarm calls it
-    /// again at that time. Dropping the returned alarm cancels it.
+    /// again at that time. Dropping the returned alarm cancels it. If the thread that fires the alarms cannot
+    /// [`start`](Self::start), the next alarm tries again to start it.
     pub(crate) fn set_alarm(&self, at: Time, callback: Weak<dyn OnAlarm>) -> Alarm {
         match self {
             Self::Machine => Alarm::set(at, callback),

@@ -10,12 +10,11 @@ use super::on_alarm::OnAlarm;
 use super::on_alarm::SourceAlarm;
 use super::parker::Parker;
 use crate::protocol::Time;
-use crate::sync::{PerProcess, catch_panic, lock};
+use crate::sync::{PerProcess, catch_panic, lock, threads};
 use std::cell::Cell;
+use std::io;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Weak};
-use std::thread;
 use std::time::Duration;
 
 /// The pause before a callback that panicked is called again.
@@ -60,7 +59,7 @@ impl Alarm {
 impl ThreadAlarm {
     fn reschedule_earlier(&self, at: Time) {
         if self.is_ours() && self.timer.alarms().reschedule_earlier(self.key, at) {
-            self.timer.start();
+            let _not_running = self.timer.start().is_err();
             self.timer.parker.wake();
         }
     }
@@ -76,6 +75,11 @@ impl Drop for ThreadAlarm {
             self.timer.alarms().cancel(self.key);
         }
     }
+}
+
+/// Starts the timer thread of this process if it is not running.
+pub(super) fn start() -> io::Result<()> {
+    Timer::of_process().start()
 }
 
 /// Wakes the timer thread, so that it reads the clock again after a test has advanced the clock.
@@ -102,7 +106,7 @@ struct Timer {
     process: u32,
     alarms: Mutex<Alarms>,
     parker: Parker,
-    is_running: AtomicBool,
+    is_running: Mutex<bool>,
 }
 
 /// A guard that marks the timer as stopped when its thread ends. The next alarm then starts a new thread.
@@ -116,7 +120,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.is_running.store(false, Ordering::Release);
+        *lock(&self.0.is_running) = false;
     }
 }
 
@@ -140,25 +144,25 @@ impl Timer {
 
     fn new(process: u32) -> Self {
         let (alarms, parker) = (Mutex::default(), Parker::new());
-        Self { process, alarms, parker, is_running: AtomicBool::new(false) }
+        Self { process, alarms, parker, is_running: Mutex::new(false) }
     }
 
     fn set(&'static self, at: Time, callback: Weak<dyn OnAlarm>) -> ThreadAlarm {
         let key = self.alarms().set(at, callback);
-        self.start();
+        let _not_running = self.start().is_err();
         self.parker.wake();
         ThreadAlarm { timer: self, key }
     }
 
-    /// Starts the timer thread if it is not running. If the system cannot start a thread, the next alarm tries again.
-    fn start(&'static self) {
-        if self.is_running.swap(true, Ordering::AcqRel) {
-            return;
+    /// Starts the timer thread if it is not running. After an error, the next call tries again.
+    fn start(&'static self) -> io::Result<()> {
+        // The mutex is locked until the thread has started, so that no other caller relies on a thread that fails to.
+        let mut is_running = lock(&self.is_running);
+        if !*is_running {
+            threads::spawn_shared("quorlock-timer", move || Running(self).run())?;
+            *is_running = true;
         }
-        let running = Running(self);
-        let thread = thread::Builder::new().name("quorlock-timer".to_owned());
-        // If no thread can be started, `running` is dropped, which marks the timer as stopped.
-        let _ = thread.spawn(move || running.run());
+        Ok(())
     }
 
     fn run(&self) {

@@ -100,12 +100,12 @@ fn alarm_moved_earlier_wakes_the_sleeping_thread() {
 #[test]
 fn next_alarm_restarts_a_thread_that_has_ended() {
     let timer = leaked(process::id());
-    timer.is_running.store(true, Ordering::Release);
+    *lock(&timer.is_running) = true;
     drop(Running(timer));
     let (callback, heard) = callback(vec![]);
     let _alarm = timer.set(machine::now(), weak(&callback));
     heard.recv_timeout(SOON).unwrap();
-    assert!(timer.is_running.load(Ordering::Acquire));
+    assert!(*lock(&timer.is_running));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::{SOON, builder, current_thread, ms, multi_thread};
 use kit::Cluster;
 use quorlock::blocking::{Error, Redlock};
-use quorlock::{AcquireError, Loss};
+use quorlock::{AcquireError, Loss, NoRuntime};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use tokio::runtime::Runtime;
@@ -128,7 +128,8 @@ fn blocking_client_reports_loss_after_runtime_shutdown() {
     assert_eq!(lease.lost_within(ms(1)), None);
     assert_eq!(lease.lost_within(SOON), Some(Loss::Expired));
     let refused = redlock.try_acquire("r").call().expect_err("the runtime has ended");
-    assert_eq!(refused, AcquireError::NoRuntime.into());
+    let reason = NoRuntime::ShutDown;
+    assert_eq!(refused, AcquireError::NoRuntime { reason }.into());
     assert!(redlock.status("r").is_err() && redlock.check().is_ok_and(|nodes| nodes.len() == 3));
     assert!(
         lease.release().is_err_and(|error| error.reason().is_some_and(|it| it.report().is_some()))

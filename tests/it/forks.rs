@@ -1,15 +1,17 @@
 //! Tests with processes that fork while clients, leases and waiters exist, as pre-forking servers do.
 #![cfg(unix)]
 
-use crate::{SOON, ms, multi_thread, pending_acquire};
+use crate::{SOON, current_thread, ms, multi_thread, pending_acquire};
 use kit::{Cluster, Rerun, forked};
 use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
+use std::time::{Duration, Instant};
 use std::{env, mem};
 use tokio::time::{sleep, timeout};
 
 /// The environment variable that passes the nodes' URLs to the test process.
 const NODES: &str = "QUORLOCK_FORK_NODES";
 const FORKING: [&str; 4] = ["--ignored", "--exact", "forks::forking", "--nocapture"];
+const DROPPING: [&str; 4] = ["--ignored", "--exact", "forks::dropping", "--nocapture"];
 const PARTING: [&str; 4] = ["--ignored", "--exact", "forks::parting", "--nocapture"];
 
 fn client(nodes: &str) -> Redlock {
@@ -135,6 +137,42 @@ fn parting() {
     assert!(forked(limit, || drop(both.take())), "the child failed");
     let (lease, _blocking) = both.expect("the parent keeps them");
     assert_eq!(lease.release().expect("nodes are up"), ReleaseOutcome::Released);
+}
+
+/// Acquires and releases a lock `count` times, and returns how long that took.
+async fn cycle(redlock: Redlock, count: usize) -> Duration {
+    let started = Instant::now();
+    for _ in 0..count {
+        let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
+        lease.release().await.expect("nodes are up");
+    }
+    started.elapsed()
+}
+
+#[test]
+#[ignore = "runs in a process that the test below starts"]
+fn dropping() {
+    const CYCLES: usize = 300;
+    let Ok(nodes) = env::var(NODES) else { return };
+    let redlock = client(&nodes);
+    let here = current_thread();
+    let before = here.block_on(cycle(redlock.clone(), CYCLES));
+    let unpolled = here.spawn(cycle(redlock.clone(), CYCLES));
+    let (mut runtime, mut handles) = (Some(here), Some((redlock, unpolled)));
+    assert!(forked(SOON, || drop((runtime.take(), handles.take()))), "the child failed");
+    let (here, (redlock, unpolled)) = runtime.zip(handles).expect("the parent keeps them");
+    let after = here.block_on(cycle(redlock.clone(), CYCLES));
+    // Without notifications of tokio, each reply takes a tenth of a second.
+    assert!(after < 10 * before + ms(5_000), "{before:?} before the fork, {after:?} after it");
+    here.block_on(unpolled).expect("no panic");
+}
+
+#[test]
+fn child_that_drops_its_runtime_does_not_slow_down_its_parent() {
+    let cluster = Cluster::start(3);
+    let process = Rerun::start(&DROPPING, &[(NODES, &cluster.urls().join(","))]);
+    process.finish(SOON * 9);
+    kit::eventually(SOON, "no key is left", || cluster.is_empty());
 }
 
 #[test]

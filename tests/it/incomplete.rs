@@ -2,7 +2,7 @@
 
 use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, ClientError, Lease};
+use quorlock::{AcquireError, ClientError, Lease, NoRuntime};
 use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
@@ -29,11 +29,13 @@ fn client_pinned_to_a_driverless_runtime_reports_no_runtime() {
             builder(&cluster).runtime(runtime.handle().clone()).build().expect("valid settings");
         let acquired = multi_thread(1).block_on(pinned.try_acquire("r").into_future());
         let refused = acquired.expect_err("the given runtime has no drivers");
-        assert_eq!(refused, AcquireError::NoRuntime);
+        let reason = NoRuntime::MissingDriver;
+        assert_eq!(refused, AcquireError::NoRuntime { reason: reason.clone() });
         assert!(refused.to_string().contains("enable_all()"), "{refused}");
-        assert_eq!(run(&runtime, pinned.status("r")), Err(ClientError::NoRuntime));
-        assert_eq!(run(&runtime, pinned.check()), Err(ClientError::NoRuntime));
-        assert_eq!(run(&runtime, pinned.force_release("r")), Err(ClientError::NoRuntime));
+        let refused = ClientError::NoRuntime { reason };
+        assert_eq!(run(&runtime, pinned.status("r")), Err(refused.clone()));
+        assert_eq!(run(&runtime, pinned.check()), Err(refused.clone()));
+        assert_eq!(run(&runtime, pinned.force_release("r")), Err(refused));
         assert!(run(&runtime, pinned.release_all()).is_empty());
         run(&runtime, pinned.close()).expect("no release is pending");
     }

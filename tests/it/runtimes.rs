@@ -1,8 +1,10 @@
 //! Tests of one client that is used on several runtimes, after its runtime has ended, and without a runtime.
 
 use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
-use kit::Cluster;
-use quorlock::{AcquireError, Lease, ReleaseOutcome};
+use kit::{Cluster, Rerun};
+use quorlock::{AcquireError, Lease, NoRuntime, ReleaseOutcome};
+use std::panic;
+use std::process;
 use std::sync::Arc;
 use std::thread;
 
@@ -58,7 +60,8 @@ fn pinned_client_works_outside_its_runtime_until_its_end() {
     });
     drop(runtime);
     let refused = futures::executor::block_on(pinned.try_acquire("r").into_future());
-    assert_eq!(refused.expect_err("the given runtime has ended"), AcquireError::NoRuntime);
+    let reason = NoRuntime::ShutDown;
+    assert_eq!(refused.expect_err("the runtime has ended"), AcquireError::NoRuntime { reason });
 }
 
 #[test]
@@ -80,4 +83,25 @@ fn runtime_shutdown_ends_acquires_of_another_runtime() {
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
     assert!(report.to_string().contains("the runtime has shut down"), "{report}");
     cluster.servers().iter().for_each(kit::Server::cont);
+}
+
+#[test]
+#[ignore = "runs in a process that the test below starts"]
+fn exiting_panic_hook() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    panic::set_hook(Box::new(|_| process::exit(3)));
+    let acquired = runtime.expect("a runtime").block_on(async { redlock.try_acquire("r").await });
+    drop(acquired.expect("the library's own runtime serves the client"));
+    drop(panic::take_hook());
+}
+
+#[test]
+#[ignore = "until one driver thread drives all clients"]
+fn runtime_without_timers_does_not_run_the_panic_hook() {
+    let test = "runtimes::exiting_panic_hook";
+    let rerun = Rerun::start(&["--ignored", "--exact", test, "--nocapture"], &[]);
+    rerun.finish(SOON * 3);
+    assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
 }

@@ -1,12 +1,16 @@
 //! Tests of wakers that panic. A waker is user code, and runs on threads that all leases share.
 
 use crate::{SOON, builder, eventually, ms};
+use futures::FutureExt;
 use kit::Cluster;
-use quorlock::{Lease, Loss, Redlock};
+use quorlock::{Acquire, AcquireError, Lease, Loss, Redlock};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::task::{Context, Wake, Waker};
+use std::thread;
+use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 #[derive(Default)]
@@ -62,4 +66,55 @@ async fn panicking_waker_does_not_affect_others_or_renewal() {
     sleep(ms(4_000)).await;
     assert!(kept.is_valid(), "{:?}", kept.loss());
     kept.release().await.expect("nodes are up");
+}
+
+/// A waker that closes a client when it is dropped.
+struct ClosesOnDrop(Redlock);
+
+impl Wake for ClosesOnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for ClosesOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.close().now_or_never();
+    }
+}
+
+fn poll_with_closing_waker(acquire: &mut Acquire, redlock: &Redlock) {
+    let waker = Waker::from(Arc::new(ClosesOnDrop(redlock.clone())));
+    let polled = acquire.poll_unpin(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending(), "the lock is held");
+}
+
+/// Runs `work` on another thread, and checks that the thread ends. Returns its result.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(SOON).expect("the thread is not blocked")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_can_be_closed_by_the_drop_of_a_waker() {
+    let cluster = Cluster::start(3);
+    let holder = client(&cluster);
+    let _lease = holder.acquire("r").auto_extend_forever().await.expect("the lock is free");
+    for is_replaced in [true, false] {
+        let redlock = client(&cluster);
+        redlock.ready().await.expect("nodes are up");
+        let runtime = Handle::current();
+        let ended = in_time(move || {
+            let _entered = runtime.enter();
+            let mut acquire = redlock.acquire("r").wait(SOON * 9);
+            poll_with_closing_waker(&mut acquire, &redlock);
+            if is_replaced {
+                // The next poll replaces the waker.
+                return Some(runtime.block_on(acquire).map(drop));
+            }
+            // Cancels the acquire, and drops the waker with it.
+            drop(acquire);
+            None
+        });
+        assert_eq!(ended, is_replaced.then_some(Err(AcquireError::Closed)));
+    }
 }

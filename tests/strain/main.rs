@@ -14,6 +14,7 @@ mod leaked;
 mod load;
 mod secure;
 mod subscriber;
+mod threads;
 mod user_code;
 
 use kit::Cluster;
