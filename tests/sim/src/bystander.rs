@@ -76,6 +76,7 @@ impl Worker {
         let bound = nanos(self.times.connect_timeout) + nanos(self.times.node_timeout) + S;
         let bound = if is_single { bound } else { ACQUIRED };
         let begun = self.now();
+        self.checker.state().met(Rule::Unaffected);
         let lease = match self.timed("acquire", bound, acquire).await {
             Ok(lease) => lease,
             Err(AcquireError::Internal { .. }) if self.has_panicked_since(begun) => return,
@@ -105,10 +106,9 @@ impl Worker {
         }
         self.sleep(DELIVERED).await;
         let left = self.shared.lock().count_nodes_with_key(&own);
-        if left > 0 {
-            let how = format!("p{}: the key {own} remains on {left} nodes", self.process);
-            self.checker.state().violated(Rule::Delivered, how);
-        }
+        self.checker.state().check(Rule::Delivered, left == 0, || {
+            format!("p{}: the key {own} remains on {left} nodes", self.process)
+        });
     }
 
     pub(crate) fn has_panicked_since(&self, begun: Instant) -> bool {

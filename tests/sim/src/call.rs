@@ -4,6 +4,7 @@ use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::jobs::{self, JobCall};
+use crate::ledger::lock_of;
 use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::permits;
@@ -51,8 +52,8 @@ pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
     /// Whether the lock needs only one of the resources.
     pub(crate) any: bool,
-    /// Whether the resources are the permits of a semaphore.
-    pub(crate) is_permit: bool,
+    /// If the resources are the permits of a semaphore: their number.
+    pub(crate) permits: Option<usize>,
     pub(crate) access: Access,
     /// The maximum wait, or `None` for a single attempt.
     pub(crate) wait: Option<u64>,
@@ -75,9 +76,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// Returns the lock with the resources that `lease` holds.
     pub(crate) fn held_by(&self, lease: &Lease) -> Self {
-        let is_held =
-            |resource: &usize| lease.resources().any(|it| it == name(*resource).as_bytes());
-        let resources = self.resources.iter().copied().filter(is_held).collect();
+        let resources = lease.resources().filter_map(lock_of).collect();
         Self { resources, ..self.clone() }
     }
 }
@@ -183,6 +182,8 @@ pub(crate) struct CallMix {
     moved: u64,
     using: u64,
     hand_over: u64,
+    /// The probability that a holder keeps its lease until the lease expires, per thousand.
+    outstays: u64,
     cool_down: u64,
     verbs: u64,
     solo: u64,
@@ -207,9 +208,14 @@ impl CallMix {
         // A cool-down keeps the lock unavailable after its release.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         let (jobs, readers): (&[u64], &[u64]) = match mode {
+            _ if !scenario.fencing.is_on && mode.restarts_groups() => {
+                (&[0, 0, 200, 600], &[0, 300, 900])
+            }
             _ if !scenario.fencing.is_on => (&[0, 0, 200, 600], &[0, 0, 300, 900]),
             // The documentation has rates of ordinary locks.
             Mode::Wiped(_) => (&[0], &[0]),
+            // Nodes forget readers and writers only while they hold the lock.
+            _ if mode.restarts_groups() => (&[0, 0, 0, 200], &[0, 300, 900]),
             _ => (&[0, 0, 0, 200], &[0, 0, 0, 400]),
         };
         Self {
@@ -229,6 +235,7 @@ impl CallMix {
             moved: dice.pick(&[0, 0, 200]),
             using: dice.pick(&[0, 200]),
             hand_over: dice.pick(&[0, 0, 200]),
+            outstays: dice.pick(&[0, 0, 100, 500]),
             cool_down: dice.pick(cool_downs),
             verbs: dice.pick(&[0, 100, 300]),
             solo: if mode == Mode::Quiet { dice.pick(&[0, 200, 600]) } else { 0 },
@@ -306,8 +313,11 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
     let some = |dice: &mut Dice, per_mille, most: u64| {
         dice.chance(per_mille).then(|| 1 + dice.below(most))
     };
-    let auto_extend = dice.chance(mix.auto).then(|| ttl + dice.below(3 * ttl));
     let end = draw_end(mix, resources.len() == 1, ttl, dice);
+    // Other clients can acquire the lock of a lease that expires.
+    let expires = matches!(end, End::Outstay) && dice.chance(800);
+    let auto_extend = dice.chance(mix.auto).then(|| ttl + dice.below(3 * ttl));
+    let auto_extend = auto_extend.filter(|_| !expires);
     let style = match dice.below(1_000) {
         at if at < mix.dropped => Style::Dropped { after: dice.log_uniform(MS / 20, ttl * MS) },
         _ if dice.chance(mix.rarely_polled) => {
@@ -325,7 +335,7 @@ fn draw_lock(mix: &CallMix, scenario: &Scenario, dice: &mut Dice) -> Lock {
     Lock {
         resources,
         any,
-        is_permit: false,
+        permits: None,
         access: Access::Ordinary,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
@@ -355,6 +365,9 @@ fn draw_watch(ttl: u64, dice: &mut Dice) -> Watch {
 fn draw_end(mix: &CallMix, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
     if is_single && dice.chance(mix.hand_over) {
         return End::HandOver { lasting: dice.log_uniform(MS, ttl * MS) };
+    }
+    if dice.chance(mix.outstays) {
+        return End::Outstay;
     }
     if dice.chance(mix.cool_down) {
         return End::ReleaseAfter { ms: 1 + dice.below(ttl / 2) };

@@ -2,13 +2,14 @@
 
 use crate::clock::{Instant, MS};
 use crate::cool_downs::CoolDowns;
+use crate::counts::{Condition, Counts, Situation};
 use crate::fairness::Queues;
 use crate::jobs::JobRuns;
 use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
 use crate::readers::LOCK;
 use crate::rule::Rule;
-use quorlock::{Lease, LeaseRef};
+use quorlock::{Lease, LeaseRef, Loss};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,11 +17,33 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct HeldId(pub(crate) usize);
 
 pub(crate) struct Held {
-    id: HeldId,
+    pub(crate) id: HeldId,
     process: usize,
     pub(crate) lease: LeaseRef,
     is_reader: bool,
+    /// For a permit of a semaphore, the number of permits that the holder uses.
+    pub(crate) permits: Option<usize>,
+    begun: Instant,
     was_lost: bool,
+}
+
+/// How a task that acquired a lease uses the locks.
+pub(crate) struct Usage<'a> {
+    pub(crate) process: usize,
+    pub(crate) resources: &'a [usize],
+    pub(crate) is_reader: bool,
+    /// For a permit of a semaphore, the number of permits that the holder uses.
+    pub(crate) permits: Option<usize>,
+    pub(crate) now: Instant,
+}
+
+/// The last lease of a lock that has begun.
+struct LastLease {
+    id: HeldId,
+    process: usize,
+    is_reader: bool,
+    /// Whether the holder relied on the lease until the lease expired.
+    has_expired: bool,
 }
 
 /// A lease whose holder has handed the lock over to another task, but keeps the lease.
@@ -58,6 +81,8 @@ pub(crate) struct CheckerState {
     pub(crate) cool_downs: CoolDowns,
     /// The values of locks. They must not appear in public output.
     secrets: Vec<String>,
+    last_leases: BTreeMap<usize, LastLease>,
+    pub(crate) counts: Counts,
     pub(crate) grants: u64,
     pub(crate) calls: u64,
     overlaps: BTreeSet<(HeldId, HeldId)>,
@@ -78,6 +103,8 @@ impl Checker {
             handed_over: BTreeMap::new(),
             handed_over_leases: BTreeMap::new(),
             secrets: Vec::new(),
+            last_leases: BTreeMap::new(),
+            counts: Counts::default(),
             grants: 0,
             calls: 0,
             overlaps: BTreeSet::new(),
@@ -98,35 +125,85 @@ impl CheckerState {
         }
     }
 
+    /// Records that the condition of a rule was met, or that a situation has occurred.
+    pub(crate) fn met(&mut self, condition: impl Into<Condition>) {
+        self.counts.add(condition, 1);
+    }
+
+    /// Checks `rule`, whose condition is met.
+    pub(crate) fn check(&mut self, rule: Rule, is_kept: bool, how: impl FnOnce() -> String) {
+        self.met(rule);
+        if !is_kept {
+            self.violated(rule, how());
+        }
+    }
+
     pub(crate) fn overlaps(&self) -> u64 {
         self.overlaps.len() as u64
     }
 
-    /// Records that `process` starts to rely on a lease of `resources`. `commits` contains the
-    /// lease's token for each resource, and is empty if the lease has no token. Returns the lease's
-    /// ID.
+    /// Records that a task starts to rely on a lease. `commits` contains the lease's token for each
+    /// resource, and is empty if the lease has no token. Returns the lease's ID.
     pub(crate) fn begin(
         &mut self,
-        process: usize,
-        (resources, is_reader): (&[usize], bool),
+        usage: &Usage<'_>,
         lease: &LeaseRef,
         commits: Vec<(usize, Commit)>,
     ) -> HeldId {
+        let Usage { process, resources, is_reader, permits, now } = *usage;
         self.grants += 1;
         let id = HeldId(usize::try_from(self.grants).expect("few"));
         self.secrets.push(lease.value().chars().take(32).collect());
         for (resource, commit) in commits {
+            if self.ledger.commits(resource).next().is_some() {
+                self.met(Rule::Tokens);
+            }
             if let Some(how) = self.ledger.commit(resource, commit) {
                 self.violated(Rule::Tokens, how);
             }
         }
         for resource in resources {
+            self.count_holders(*resource, LastLease { id, process, is_reader, has_expired: false });
             self.check_exclusion(*resource, Some((process, id, is_reader)));
-            let held = Held { id, process, lease: lease.clone(), is_reader, was_lost: false };
+            let lease = lease.clone();
+            let held = Held { id, process, lease, is_reader, permits, begun: now, was_lost: false };
             self.held.entry(*resource).or_default().push(held);
         }
-        self.check_permits();
+        if permits.is_some() {
+            self.check_permits(id);
+        }
         id
+    }
+
+    /// Counts a lease that follows another client's lease of the lock.
+    fn count_holders(&mut self, resource: usize, lease: LastLease) {
+        let (process, is_reader) = (lease.process, lease.is_reader);
+        let Some(last) = self.last_leases.insert(resource, lease) else { return };
+        if last.process == process || is_reader && last.is_reader {
+            return;
+        }
+        self.met(if resource == LOCK { Rule::Readers } else { Rule::Exclusion });
+        // A holder that has not noticed the end of its lease still relies on it.
+        let relies = self.held.get(&resource).into_iter().flatten().any(|it| it.id == last.id);
+        if last.has_expired || relies {
+            self.met(Situation::ExpiryTakeOver);
+        }
+    }
+
+    /// Counts an attempt to acquire a lock of which a node may have forgotten a valid lease.
+    /// `wiped` is the time at which a node last lost its data.
+    pub(crate) fn count_attempt(&mut self, resource: usize, is_reader: bool, wiped: Instant) {
+        let held = self.held.get(&resource).into_iter().flatten();
+        let forgotten: Vec<_> = held.filter(|it| it.begun < wiped && it.lease.is_valid()).collect();
+        let Some(first) = forgotten.first() else { return };
+        let situation = match first {
+            Held { is_reader: true, .. } if is_reader => return,
+            Held { is_reader: true, .. } => Situation::ForgottenReader,
+            Held { permits: Some(_), .. } => Situation::ForgottenPermit,
+            _ if resource == LOCK => Situation::ForgottenWriter,
+            _ => Situation::ForgottenLock,
+        };
+        self.met(situation);
     }
 
     /// Records that the writer has become a reader.
@@ -145,7 +222,7 @@ impl CheckerState {
     ) {
         let Some(all) = self.held.get_mut(&resource) else { return };
         let mut valid = Vec::new();
-        let mut revived = None;
+        let (mut revived, mut lost) = (None, 0);
         for held in all.iter_mut() {
             let is_valid = held.lease.is_valid();
             if is_valid {
@@ -154,8 +231,10 @@ impl CheckerState {
             if held.was_lost && is_valid {
                 revived = Some((held.process, held.id));
             }
+            lost += u64::from(held.was_lost);
             held.was_lost |= !is_valid;
         }
+        self.counts.add(Rule::StaysLost, lost);
         if let Some((process, HeldId(id))) = revived {
             let how = format!("r{resource}: lease {id} of p{process} was lost and is valid again");
             self.violated(Rule::StaysLost, how);
@@ -179,6 +258,11 @@ impl CheckerState {
     pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
         let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
         let ended = self.held.values_mut().filter_map(of_it).last();
+        let loss = ended.as_ref().and_then(|held| held.lease.loss());
+        let has_expired = matches!(loss, Some(Loss::Expired | Loss::MaxHold));
+        for last in self.last_leases.values_mut().filter(|last| last.id == id) {
+            last.has_expired = has_expired;
+        }
         ended.filter(|held| !held.is_reader).map(|held| held.lease)
     }
 
@@ -196,9 +280,12 @@ impl CheckerState {
 
     pub(crate) fn adopted(&mut self, client: u64, resource: usize, value: &str) {
         let handed_over = self.handed_over_leases.get_mut(&resource).into_iter().flatten();
+        let mut count = 0;
         for handed_over in handed_over.filter(|handed_over| handed_over.lease.value() == value) {
             handed_over.adopted_by = Some(client);
+            count += 1;
         }
+        self.counts.add(Rule::Adopted, count);
         self.check_handed_over_leases(resource);
     }
 
@@ -237,6 +324,11 @@ impl CheckerState {
 
     /// Removes all leases of a process that has ended.
     pub(crate) fn remove_leases_of(&mut self, process: usize) {
+        let held = self.held.values().flatten().filter(|held| held.process == process);
+        let ids: BTreeSet<_> = held.map(|held| held.id).collect();
+        for last in self.last_leases.values_mut().filter(|last| ids.contains(&last.id)) {
+            last.has_expired = true;
+        }
         for all in self.held.values_mut() {
             all.retain(|held| held.process != process);
         }
@@ -261,6 +353,9 @@ impl CheckerState {
         if token.is_some_and(|token| token < stored.token) {
             return;
         }
+        if stored.writes > 0 {
+            self.counts.add(Rule::Updates, 1);
+        }
         if stored.writes != read.writes {
             let how = format!(
                 "r{resource}: a task read {} writes, but there are {}",
@@ -279,6 +374,7 @@ impl CheckerState {
 
     /// Checks that `text`, which is public output, contains no value of a lock.
     pub(crate) fn inspect(&mut self, text: &str) {
+        self.met(Rule::NoSecrets);
         let hex = |piece: &&[u8]| piece.iter().all(u8::is_ascii_hexdigit);
         if !text.as_bytes().windows(32).any(|piece| hex(&piece)) {
             return;
@@ -290,9 +386,8 @@ impl CheckerState {
     }
 
     pub(crate) fn check_bound(&mut self, what: &str, took: Instant, bound: Instant) {
-        if took > bound {
-            let how = format!("{what} took {} ms, the limit is {} ms", took / MS, bound / MS);
-            self.violated(Rule::Bounds, how);
-        }
+        self.check(Rule::Bounds, took <= bound, || {
+            format!("{what} took {} ms, the limit is {} ms", took / MS, bound / MS)
+        });
     }
 }

@@ -57,7 +57,10 @@ impl CheckerState {
         now: Instant,
     ) {
         let all = self.cool_downs.0.get(&resource).into_iter().flatten();
-        let mut lasting = all.filter(|it| it.until > now && !(is_reader && it.is_reader));
+        let mut others = all.filter(|it| !(is_reader && it.is_reader)).peekable();
+        let is_met = others.peek().is_some();
+        let mut lasting = others.filter(|it| it.until > now);
+        self.counts.add(Rule::CoolDowns, u64::from(is_met));
         if let Some(CoolDown { id: HeldId(one), until, .. }) = lasting.next() {
             let how = format!(
                 "r{resource}: lease {} begins {} ms before the minimum hold time of lease {one} ends",

@@ -78,6 +78,9 @@ impl Core {
             let of_it =
                 |snapshot: &&LockSnapshot| snapshot.held.as_ref().map(|(value, _)| value) == value;
             let together = before.values().filter(of_it).count();
+            if was.held != is.held {
+                self.counts.add(Rule::Counters, 1);
+            }
             if let Some(how) = self.compare_snapshots((node, *lock), (was, together), is) {
                 self.findings.push((Rule::Counters, format!("n{node} r{lock}: {how}")));
             }

@@ -119,6 +119,9 @@ impl Worker {
             let there = key.map_or(0, |key| core.nodes_with(&key));
             (core.addresses.len(), there, core.failed_over == since)
         };
+        if is_over {
+            self.checker.state().met(Rule::Rejoined);
+        }
         if is_over && there < nodes {
             let states: Vec<_> =
                 self.redlock.nodes().iter().map(|node| node.state().to_string()).collect();

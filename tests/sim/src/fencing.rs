@@ -69,15 +69,19 @@ impl Fencing {
 /// The text between the name of a lock and the rest of the key of its fencing counter.
 pub(crate) const COUNTER: &[u8] = b"#quorlock:token";
 
-/// Returns the key of the fencing counter of the lock `resource`.
-pub(crate) fn counter(resource: &str) -> String {
-    format!("{resource}#quorlock:token:{{{resource}}}")
+/// Returns the key of a counter of the lock `resource`: `token` or `period`.
+pub(crate) fn counter(resource: &str, kind: &str) -> String {
+    format!("{resource}#quorlock:{kind}:{{{resource}}}")
 }
 
 impl Core {
     /// Returns the value of the fencing counter of `resource` on `node`, or 0 if the counter does not exist.
     pub(crate) fn fencing_counter(&self, node: usize, resource: usize) -> u64 {
-        let counter = counter(&name(resource));
+        self.counter(node, &counter(&name(resource), "token"))
+    }
+
+    /// Returns the number at the key `counter` on `node`, or 0 if the key does not exist.
+    pub(crate) fn counter(&self, node: usize, counter: &str) -> u64 {
         let mut keys = self.nodes[node].server.keys(self.node_wall(node));
         let found = keys.find_map(|(key, Stored { kind, .. })| match kind {
             Kind::String(value) if key == counter.as_bytes() => String::from_utf8(value).ok(),
@@ -95,8 +99,10 @@ impl Core {
             let server = &mut self.nodes[node].server;
             let session = server.connect();
             for resource in 0..resources {
-                let (key, number) =
-                    (counter(&name(resource)), dice.below(fencing.first_numbers).to_string());
+                let (key, number) = (
+                    counter(&name(resource), "token"),
+                    dice.below(fencing.first_numbers).to_string(),
+                );
                 let command = format!(
                     "*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n{number}\r\n",
                     key.len(),

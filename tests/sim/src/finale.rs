@@ -29,6 +29,7 @@ impl Worker {
             for resource in 0..resources {
                 let acquire = self.redlock.acquire(name(resource));
                 let begun = self.now();
+                self.checker.state().met(Rule::Liveness);
                 match acquire
                     .wait(Duration::from_nanos(longest_wait))
                     .ttl(millis(self.times.ttl_ms))
@@ -36,12 +37,7 @@ impl Worker {
                 {
                     Ok(lease) => {
                         let commits = self.commits(&[resource], &lease, self.times.ttl_ms);
-                        let id = self.checker.state().begin(
-                            self.process,
-                            (&[resource], false),
-                            &lease,
-                            commits,
-                        );
+                        let id = self.begin_alone(resource, &lease, commits);
                         drop(Reliance { worker: &self, id });
                         let released = lease.release().await;
                         // A node whose reply is delayed by an earlier packet is considered stalled.
@@ -72,9 +68,11 @@ impl Worker {
 
     /// Closes the client, and checks that it has no pending operations.
     pub(crate) async fn close_for_good(self) {
-        if let Err(error) = self.close().await {
-            self.checker.state().violated(Rule::Closes, format!("p{}: {error}", self.process));
-        } else {
+        let closed = self.close().await;
+        self.checker.state().check(Rule::Closes, closed.is_ok(), || {
+            format!("p{}: {:?}", self.process, closed.as_ref().err())
+        });
+        if closed.is_ok() {
             self.check_pending_work();
         }
     }
@@ -94,17 +92,17 @@ impl Worker {
         let pause = S.max(nanos(self.times.connect_timeout));
         self.sleep(pause + self.slack).await;
         let alarms = self.shared.lock().alarms_of(self.process, self.client);
-        if !alarms.is_empty() && self.was_prompt_since(begun) {
-            let how = format!("p{}: a closed client has alarms in {alarms:?} ms", self.process);
-            self.checker.state().violated(Rule::NoAlarms, how);
+        if self.was_prompt_since(begun) {
+            self.checker.state().check(Rule::NoAlarms, alarms.is_empty(), || {
+                format!("p{}: a closed client has alarms in {alarms:?} ms", self.process)
+            });
         }
     }
 
     pub(crate) fn check_pending_work(&self) {
         let pending_work = quorlock_test::pending_work(&self.redlock);
-        if !pending_work.is_empty() {
-            let how = format!("p{}: {pending_work:?}", self.process);
-            self.checker.state().violated(Rule::NoPendingWork, how);
-        }
+        self.checker.state().check(Rule::NoPendingWork, pending_work.is_empty(), || {
+            format!("p{}: {pending_work:?}", self.process)
+        });
     }
 }

@@ -1,9 +1,9 @@
 //! Work under a lock, and the end of the lease.
 
 use crate::call::{End, HeldStep, Lock, Watch};
-use crate::checker::HeldId;
+use crate::checker::{HeldId, Usage};
 use crate::clock::{Instant, MS};
-use crate::ledger::lock_of;
+use crate::ledger::{Commit, lock_of};
 use crate::process::{millis, nanos};
 use crate::readers::Access;
 use crate::rule::Rule;
@@ -35,15 +35,11 @@ impl Worker {
         let lock = &lock.held_by(&lease);
         // The maximum hold time starts with the attempt, so it may have passed already.
         let may_end = matches!(lease.loss(), Some(Loss::Closed | Loss::MaxHold));
-        if lease.validity().is_zero() && !may_end {
-            let how = format!(
-                "p{}: {:?} was acquired after its end: {:?}",
-                self.process,
-                lock.resources,
-                lease.loss()
-            );
-            self.checker.state().violated(Rule::Alive, how);
-        }
+        let is_alive = !lease.validity().is_zero() || may_end;
+        self.checker.state().check(Rule::Alive, is_alive, || {
+            let (process, resources, loss) = (self.process, &lock.resources, lease.loss());
+            format!("p{process}: {resources:?} was acquired after its end: {loss:?}")
+        });
         let id = self.begin(&lease, lock, None);
         let end = Reliance { worker: &self, id };
         self.take_steps(id, &lease, lock).await;
@@ -76,8 +72,9 @@ impl Worker {
         let (now, kept_until) = (self.now(), self.kept_until(lease, lock, begun));
         let id = {
             let mut state = self.checker.state();
-            let held = (&lock.resources[..], is_reader);
-            let id = state.begin(self.process, held, lease, commits);
+            let (process, permits) = (self.process, lock.permits);
+            let usage = Usage { process, resources: &lock.resources, is_reader, permits, now };
+            let id = state.begin(&usage, lease, commits);
             for resource in &lock.resources {
                 state.check_cool_downs(*resource, (id, is_reader), now);
                 // An adoption ends the minimum hold time.
@@ -101,6 +98,18 @@ impl Worker {
         id
     }
 
+    /// Records that the work under a lease of an ordinary lock starts. Returns the lease's ID.
+    pub(crate) fn begin_alone(
+        &self,
+        resource: usize,
+        lease: &Lease,
+        commits: Vec<(usize, Commit)>,
+    ) -> HeldId {
+        let (process, now) = (self.process, self.now());
+        let usage = Usage { process, resources: &[resource], is_reader: false, permits: None, now };
+        self.checker.state().begin(&usage, lease, commits)
+    }
+
     /// Waits for the end of the lease, and checks that the library reports the end promptly.
     async fn watch(&self, lease: LeaseRef) {
         let mut ended = pin!(lease.ended());
@@ -118,10 +127,9 @@ impl Worker {
         let now = self.now();
         let late = now - since;
         let allowed = self.slack + 2 * self.stalled_since(since) + 5 * MS;
-        if late > allowed {
-            let how = format!("a loss was reported after {} ms", late / MS);
-            self.checker.state().violated(Rule::LossReported, how);
-        }
+        self.checker.state().check(Rule::LossReported, late <= allowed, || {
+            format!("a loss was reported after {} ms", late / MS)
+        });
     }
 
     /// Waits for `endangered()`, and checks that it resolves neither too late nor too early.
@@ -132,13 +140,12 @@ impl Worker {
             let left = nanos(lease.validity().saturating_sub(margin)).max(MS / 10);
             match select(endangered.as_mut(), self.sleep(left)).await {
                 Either::Left((left, _)) => {
-                    if left > margin + millis(5) {
-                        let how = format!(
+                    let is_due = left <= margin + millis(5);
+                    return self.checker.state().check(Rule::EndangeredReported, is_due, || {
+                        format!(
                             "endangered() resolved with {left:?} left, the margin is {margin:?}"
-                        );
-                        self.checker.state().violated(Rule::EndangeredReported, how);
-                    }
-                    return;
+                        )
+                    });
                 }
                 Either::Right(((), _)) if lease.validity() > margin => continue,
                 Either::Right(((), _)) => {}
@@ -157,6 +164,7 @@ impl Worker {
                     return;
                 }
                 if self.within(20 * MS, endangered.as_mut()).await.is_some() {
+                    self.checker.state().met(Rule::EndangeredReported);
                     return;
                 }
             }
@@ -175,7 +183,10 @@ impl Worker {
             if lease.is_valid() {
                 continue;
             }
-            let since = *ended.get_or_insert(self.now());
+            let since = *ended.get_or_insert_with(|| {
+                self.checker.state().met(Rule::WorkStops);
+                self.now()
+            });
             let late = self.now() - since;
             if late > self.slack + 2 * self.stalled_since(since) + 5 * MS {
                 let how =
@@ -195,6 +206,7 @@ impl Worker {
                 }
                 return;
             }
+            self.checker.state().met(Rule::NotLost);
             self.take(*step, id, lease, lock).await;
         }
     }
@@ -236,7 +248,7 @@ impl Worker {
                 let downgraded = self.timed("downgrade", node, lease.downgrade()).await;
                 self.inspect(&downgraded);
             }
-            HeldStep::Status if lock.is_permit => {
+            HeldStep::Status if lock.permits.is_some() => {
                 let semaphore = self.semaphore(lock);
                 let status = self.timed("status", 2 * node, semaphore.status()).await;
                 self.inspect(&status);
@@ -252,14 +264,14 @@ impl Worker {
 
     fn check_unchanged(&self, lease: &Lease, extended: &Result<(), ExtendError>) {
         let Err(ExtendError::NoQuorum { still_valid_for, .. }) = extended else { return };
-        if lease.validity() < *still_valid_for && lease.loss() != Some(Loss::Closed) {
-            let how = format!(
-                "p{}: valid for {still_valid_for:?} after a failed extension, but later only for {:?}",
-                self.process,
-                lease.validity()
-            );
-            self.checker.state().violated(Rule::StaysValid, how);
-        }
+        let validity = lease.validity();
+        let is_kept = validity >= *still_valid_for || lease.loss() == Some(Loss::Closed);
+        self.checker.state().check(Rule::StaysValid, is_kept, || {
+            format!(
+                "p{}: valid for {still_valid_for:?} after a failed extension, but later only for {validity:?}",
+                self.process
+            )
+        });
     }
 
     fn check_exclusion(&self, lock: &Lock) {
@@ -270,9 +282,11 @@ impl Worker {
     async fn end(&self, lease: Lease, relied: Reliance<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         self.check_exclusion(lock);
-        if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
-            let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
-            self.checker.state().violated(Rule::Renewed, how);
+        if lock.auto_extend.is_some() {
+            let is_kept = lease.loss() != Some(Loss::Expired);
+            self.checker.state().check(Rule::Renewed, is_kept, || {
+                format!("p{}: {:?} was not renewed", self.process, lock.resources)
+            });
         }
         match lock.end {
             End::Outstay => {
@@ -309,10 +323,10 @@ impl Worker {
                 let released = self.timed("release", node, lease.release()).await;
                 self.log(format_args!("one guard released: {released:?}"));
                 self.sleep(lasting).await;
-                if guard.loss().is_none() && guard.validity().is_zero() {
-                    let how = format!("p{}: the lease ended while a guard was held", self.process);
-                    self.checker.state().violated(Rule::Guards, how);
-                }
+                let is_held = guard.loss().is_some() || !guard.validity().is_zero();
+                self.checker.state().check(Rule::Guards, is_held, || {
+                    format!("p{}: the lease ended while a guard was held", self.process)
+                });
                 drop((relied, guard));
             }
             End::HandOver { lasting } => {
@@ -337,13 +351,11 @@ impl Worker {
         if !self.checker.state().is_adopted(resource, lease.value()) {
             return;
         }
-        if lease.extend(millis(self.times.ttl_ms)).await.is_ok() {
-            let how = format!(
-                "p{}: r{resource} was adopted, but the previous lease was extended",
-                self.process
-            );
-            self.checker.state().violated(Rule::Adopted, how);
-        }
+        let is_extended = lease.extend(millis(self.times.ttl_ms)).await.is_ok();
+        self.checker.state().check(Rule::Adopted, !is_extended, || {
+            let process = self.process;
+            format!("p{process}: r{resource} was adopted, but the previous lease was extended")
+        });
     }
 
     fn longest_hold(&self) -> Duration {

@@ -51,7 +51,7 @@ impl Core {
             Fault::LoseCounter { node, resource } => {
                 note!(self, "the counter of r{resource} is lost on n{node}");
                 self.nodes[node].wiped = Some(self.now);
-                let key = counter(&name(resource));
+                let key = counter(&name(resource), "token");
                 self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
             }
             Fault::ForgetScripts { node } => {

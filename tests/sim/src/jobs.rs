@@ -1,9 +1,10 @@
 //! Jobs that run once per period.
 
 use crate::call::{End, Lock};
-use crate::checker::CheckerState;
 use crate::clock::{Instant, MS, S};
+use crate::counts::Situation;
 use crate::dice::Dice;
+use crate::fencing::counter;
 use crate::holder::Reliance;
 use crate::process::millis;
 use crate::rule::Rule;
@@ -38,8 +39,37 @@ pub(crate) struct JobRuns(BTreeMap<(usize, u64), Vec<JobRun>>);
 struct JobRun {
     /// When the call started.
     begun: Instant,
-    /// Whether the call has returned that the job has run and that its period is done.
-    is_committed: bool,
+    /// The state of the counters after the period's number was committed. `None` before the commit.
+    committed: Option<CommittedNumber>,
+}
+
+/// The nodes that have the number of a period, or a higher one.
+struct CommittedNumber {
+    at: Instant,
+    nodes: Vec<usize>,
+}
+
+/// The nodes that may have lost their counters.
+struct LostCounters {
+    /// The nodes that clients use.
+    nodes: Vec<usize>,
+    /// For each node, when it last lost its data.
+    wiped: Vec<Option<Instant>>,
+    /// For how long the grants of a restarted node do not count.
+    quarantine: Instant,
+    now: Instant,
+}
+
+impl LostCounters {
+    /// Returns true if a quorum of nodes without the number cannot exist.
+    fn prevents(&self, committed: &CommittedNumber) -> bool {
+        let has_kept = |node: &&usize| {
+            self.wiped[**node].is_none_or(|at| at < committed.at || at + self.quarantine > self.now)
+        };
+        let used = committed.nodes.iter().filter(|node| self.nodes.contains(node));
+        let (kept, all) = (used.filter(has_kept).count(), self.nodes.len());
+        all - kept <= all / 2
+    }
 }
 
 impl JobCall {
@@ -91,6 +121,7 @@ impl Worker {
             let wall = core.processes[self.process].wall.read(core.now);
             (core.now, wall / S / call.period().as_secs())
         };
+        self.count_job(call.job, number);
         let this = &self;
         let lock = &*call.lock;
         let work = async |lease: &Lease| {
@@ -112,7 +143,8 @@ impl Worker {
         };
         cools();
         if matches!(ended, Ok(JobOutcome::Ran(Ok(())))) {
-            self.checker.state().jobs.commit(&call, number, begun);
+            let committed = self.committed(call.job, number);
+            self.checker.state().jobs.commit(call.job, number, begun, committed);
         }
         self.log(format_args!("job {} of period {number}: {ended:?}", call.job));
         self.inspect(&ended);
@@ -137,42 +169,66 @@ impl Worker {
         job
     }
 
-    fn start_job(&self, call: &JobCall, number: u64, begun: Instant) {
-        let wiped: Vec<_> = self.shared.lock().nodes.iter().map(|node| node.wiped).collect();
-        self.checker.state().start_job(call, number, begun, &wiped);
+    /// Returns the nodes whose counter has the number of the period, or a higher one.
+    fn committed(&self, job: usize, number: u64) -> CommittedNumber {
+        let core = self.shared.lock();
+        let counter = counter(&name(FIRST + job).expect("the name of a job"), "period");
+        let has_number = |node: &usize| core.counter(*node, &counter) >= number;
+        let nodes = (0..core.nodes.len()).filter(has_number).collect();
+        CommittedNumber { at: core.now, nodes }
     }
-}
 
-impl CheckerState {
-    /// Records that a job starts. Checks that no earlier run of the same period prevents it. `wiped` contains the times
-    /// at which the nodes last lost their data. A committed run prevents all later ones, because the job checks its
-    /// period under the lock, which the earlier run released after its commit.
-    fn start_job(
-        &mut self,
-        call: &JobCall,
-        number: u64,
-        begun: Instant,
-        wiped: &[Option<Instant>],
-    ) {
-        let runs = self.jobs.0.entry((call.job, number)).or_default();
-        let prevents = |run: &JobRun| {
-            let has_lost = wiped.iter().flatten().any(|at| *at >= run.begun);
-            !has_lost && (!call.takes_over() || run.is_committed)
-        };
-        let is_prevented = runs.iter().any(prevents);
-        runs.push(JobRun { begun, is_committed: false });
-        if is_prevented {
+    fn lost_counters(&self) -> LostCounters {
+        let core = self.shared.lock();
+        let wiped = core.nodes.iter().map(|node| node.wiped).collect();
+        let nodes = core.addresses.clone();
+        LostCounters { nodes, wiped, quarantine: core.shortest_quarantine, now: core.now }
+    }
+
+    /// Checks that no earlier run of the same period prevents a run that begins now.
+    fn start_job(&self, call: &JobCall, number: u64, begun: Instant) {
+        let committed = (!call.takes_over()).then(|| self.committed(call.job, number));
+        let lost = self.lost_counters();
+        let mut state = self.checker.state();
+        if state.jobs.is_prevented(call.job, number, &lost) {
             let how = format!("job {} runs again in period {number}", call.job);
-            self.violated(Rule::Periods, how);
+            state.violated(Rule::Periods, how);
+        }
+        state.jobs.runs(call.job, number).push(JobRun { begun, committed });
+    }
+
+    /// Counts a call in a period in which the job must not run again.
+    fn count_job(&self, job: usize, number: u64) {
+        let lost = self.lost_counters();
+        let mut state = self.checker.state();
+        if state.jobs.is_prevented(job, number, &lost) {
+            state.met(Rule::Periods);
+        }
+        let committed =
+            state.jobs.runs(job, number).iter().filter_map(|run| run.committed.as_ref());
+        let first = committed.map(|committed| committed.at).min();
+        if lost.wiped.iter().flatten().any(|at| first.is_some_and(|first| *at > first)) {
+            state.met(Situation::ForgottenCounter);
         }
     }
 }
 
 impl JobRuns {
-    fn commit(&mut self, call: &JobCall, number: u64, begun: Instant) {
-        let runs = self.0.entry((call.job, number)).or_default();
-        if let Some(run) = runs.iter_mut().find(|run| run.begun == begun) {
-            run.is_committed = true;
+    fn runs(&mut self, job: usize, number: u64) -> &mut Vec<JobRun> {
+        self.0.entry((job, number)).or_default()
+    }
+
+    /// Returns true if the job must not run again in the period. A committed run prevents all later
+    /// ones, because a job checks its period under the lock, which the earlier run released after
+    /// its commit.
+    fn is_prevented(&mut self, job: usize, number: u64, lost: &LostCounters) -> bool {
+        let committed = self.runs(job, number).iter().filter_map(|run| run.committed.as_ref());
+        committed.into_iter().any(|committed| lost.prevents(committed))
+    }
+
+    fn commit(&mut self, job: usize, number: u64, begun: Instant, committed: CommittedNumber) {
+        if let Some(run) = self.runs(job, number).iter_mut().find(|run| run.begun == begun) {
+            run.committed.get_or_insert(committed);
         }
     }
 }

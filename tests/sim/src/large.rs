@@ -96,6 +96,7 @@ impl Worker {
     pub(crate) async fn use_large(self, LargeCall { which, request }: LargeCall) {
         let key = name(which);
         let node = nanos(self.times.node_timeout);
+        self.checker.state().met(Rule::Foreign);
         let present = || self.shared.lock().count_nodes_with_key(&key);
         match request {
             Request::Status => {

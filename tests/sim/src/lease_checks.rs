@@ -55,11 +55,25 @@ impl Worker {
         resources.iter().map(commit).collect()
     }
 
+    /// Counts an attempt to acquire a lock of which a node may have forgotten a valid lease.
+    pub(crate) fn count_attempt(&self, lock: &Lock) {
+        let wiped = self.shared.lock().nodes.iter().filter_map(|node| node.wiped).max();
+        let Some(wiped) = wiped else { return };
+        let (mut state, is_reader) = (self.checker.state(), lock.access == Access::Read);
+        lock.resources.iter().for_each(|it| state.count_attempt(*it, is_reader, wiped));
+    }
+
     /// Checks that an acquire ignored only the votes of nodes that restarted or were flushed
     /// recently. In a new deployment, no vote may be ignored.
     pub(crate) fn check_withheld(&self, report: Option<&Report>) {
         use NodeFailure::{Flushed, MaybeRestarted, Restarted};
         let reports = report.into_iter().flat_map(Report::nodes).enumerate();
+        let restarted = {
+            let core = self.shared.lock();
+            let has_restarted = |(node, _): &(usize, _)| core.nodes[*node].restarted.is_some();
+            reports.clone().filter(has_restarted).count() as u64
+        };
+        self.checker.state().counts.add(Rule::Withheld, restarted);
         let withheld = reports.filter(|(_, node)| {
             let NodeVote::Failed(failure) = node.vote() else { return false };
             matches!(failure, Restarted { .. } | MaybeRestarted { .. } | Flushed { .. })

@@ -106,7 +106,7 @@ impl Core {
         let place = |node: usize| {
             let mut has_value = false;
             let mut is_at_token = false;
-            let counter = counter(&name(resource));
+            let counter = counter(&name(resource), "token");
             for (key, Stored { kind, .. }) in self.nodes[node].server.keys(self.node_wall(node)) {
                 let Kind::String(stored) = kind else { continue };
                 has_value |= key == name(resource).as_bytes() && stored.starts_with(value);

@@ -29,9 +29,7 @@ impl World {
             Some(format!("{key} remains on n{node}"))
         });
         drop(core);
-        if let Some(how) = found {
-            self.checker.state().violated(Rule::Delivered, how);
-        }
+        self.checker.state().check(Rule::Delivered, found.is_none(), || found.unwrap_or_default());
     }
 
     fn holds_leases(&self, process: usize) -> bool {
@@ -68,8 +66,12 @@ impl World {
         let core = self.shared.lock();
         let mut found = Vec::new();
         let rests = core.cool_down_until.is_some_and(|until| core.now < until);
+        let is_met = !rests && !self.has_left_lately(&core);
+        let rules =
+            [Rule::NoTasks, Rule::NoAlarms].into_iter().chain(is_met.then_some(Rule::NoKeys));
+        rules.for_each(|rule| self.checker.state().met(rule));
         for node in 0..core.nodes.len() {
-            let left = core.lock_keys(node).filter(|_| !rests && !self.has_left_lately(&core));
+            let left = core.lock_keys(node).filter(|_| is_met);
             found.extend(left.map(|key| (Rule::NoKeys, format!("{key} remains on n{node}"))));
             let alive = |connection: &&Connection| {
                 connection.node == node && connection.end.phase == Phase::Open

@@ -8,6 +8,7 @@ use crate::node::NodeHost;
 use crate::process::nanos;
 use crate::scenario::Scenario;
 use crate::shared::Core;
+use quorlock::RestartGuard;
 use quorlock_test::internals::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
@@ -47,6 +48,10 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
 impl Core {
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
+        if scenario.guard != RestartGuard::Off && scenario.mode.single().is_none() {
+            // The quarantine period is at least the longest ttl. Clocks deviate by up to 1 %.
+            self.shortest_quarantine = nanos(scenario.max_ttl()) / 50 * 49;
+        }
         self.pushes = scenario.pushes;
         self.records_tenures = scenario.fencing.is_on;
         self.token_ttl = nanos(scenario.token_ttl);

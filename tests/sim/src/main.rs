@@ -111,6 +111,7 @@ impl Arguments {
             swept.faults,
             swept.hash
         );
+        println!("  {}", swept.counts);
         if !mode.is_promised() {
             println!(
                 "  {} runs with {} overlaps, {} runs with {} tokens out of order",
@@ -120,7 +121,11 @@ impl Arguments {
         for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {
             println!("seed {seed}: {rule:?}: {how}");
         }
-        let Some((seed, rule, _)) = swept.findings.first() else { return true };
+        let rare = swept.rare_conditions(mode);
+        for (condition, count, floor) in &rare {
+            println!("too few: {condition} {count}, expected at least {floor} in these seeds");
+        }
+        let Some((seed, rule, _)) = swept.findings.first() else { return rare.is_empty() };
         print_shrunk_run(mode, *seed, *rule);
         !mode.is_promised()
     }

@@ -57,10 +57,12 @@ impl Worker {
         let _ = self.within(at.saturating_sub(self.now()), self.redlock.ready()).await;
         self.sleep(at.saturating_sub(self.now())).await;
         let acquire = self.redlock.acquire(name(0)).wait(Duration::from_nanos(WAIT));
-        match self.timed("acquire", WAIT, acquire).await {
+        let acquired = self.timed("acquire", WAIT, acquire).await;
+        self.checker.state().met(Rule::Served);
+        match acquired {
             Ok(lease) => {
                 let commits = self.commits(&[0], &lease, self.times.ttl_ms);
-                let id = self.checker.state().begin(self.process, (&[0], false), &lease, commits);
+                let id = self.begin_alone(0, &lease, commits);
                 let end = Reliance { worker: &self, id };
                 self.sleep(hold).await;
                 drop(end);
@@ -85,6 +87,7 @@ impl Core {
         let later = memchr::memmem::find_iter(bytes, b"\r\n*").count();
         let commands = later + usize::from(bytes.starts_with(b"*"));
         self.commands_left = left.checked_sub(commands as u64);
+        self.counts.add(Rule::FewCompete, 1);
         if self.commands_left.is_none() {
             let how = format!("more than {MOST_COMMANDS} commands per client of the lock");
             self.findings.push((Rule::FewCompete, how));

@@ -181,9 +181,14 @@ impl Mode {
     }
 
     /// Returns how many seeds a hunt runs in this mode before it moves on to the next mode.
-    /// `Promise` has more seeds than other modes, because its runs use most of the API.
+    /// `Promise` has more seeds than other modes, because its runs use most of the API. Its clients
+    /// have no restart guard, so the modes with one have more seeds, too.
     pub fn turn(self) -> u64 {
-        if self == Self::Promise { 150 } else { self.share(25) }
+        match self {
+            Self::Promise => 75,
+            Self::Guarded(Guarded::Observed | Guarded::Strict) => 50,
+            _ => self.share(25),
+        }
     }
 
     /// Returns how many seeds to run in this mode, if a sweep of all modes runs `seeds` seeds per

@@ -92,6 +92,7 @@ impl Core {
         let second = self.now / S;
         let pace = self.opened.entry((process, node)).or_default();
         *pace = if pace.0 == second { (second, pace.1 + 1) } else { (second, 1) };
+        self.counts.add(Rule::Paced, 1);
         if pace.1 > MOST_OPENED {
             let how = format!("p{process} opens {} connections to n{node} in a second", pace.1);
             self.findings.push((Rule::Paced, how));
@@ -157,6 +158,9 @@ impl Core {
         let rounds = if delays.late_alarms > 0 { 8 } else { 4 };
         let allowed = rounds * (self.node_timeout + delays.late_alarms) + 50 * MS + holds;
         let silent = now.saturating_sub(since);
+        if silent > self.node_timeout {
+            self.counts.add(Rule::Stalled, 1);
+        }
         if silent > allowed + 4 * self.stalled_between(process, since, now) {
             let how = format!(
                 "p{process} writes to #{connection}, which is silent for {} ms",

@@ -37,6 +37,8 @@ pub(crate) struct Order {
     by_node: BTreeSet<(usize, Held)>,
     /// The values for which any command was sent, each with its key and a node.
     sent: BTreeSet<(usize, Held)>,
+    /// The number of releases that were sent to a node again.
+    repeated: u64,
 }
 
 impl Order {
@@ -59,6 +61,7 @@ impl Order {
                     count += usize::from(!self.by_node.insert((node, held.clone())));
                     self.by_connection.insert((connection, held));
                 }
+                self.repeated += u64::from(count == all_count);
                 if let Some(begun) = begun.as_deref().filter(|_| count == all_count) {
                     let (late, early) = (shown(&value), shown(begun));
                     wrong = Some(format!(
@@ -78,7 +81,10 @@ impl Order {
 impl Core {
     pub(crate) fn check_order(&mut self, connection: usize, bytes: &[u8]) {
         let node = self.connections[connection].node;
-        if let Some(how) = self.order.record_written(connection, node, bytes) {
+        let repeated = self.order.repeated;
+        let wrong = self.order.record_written(connection, node, bytes);
+        self.counts.add(Rule::Ordered, self.order.repeated - repeated);
+        if let Some(how) = wrong {
             self.findings.push((Rule::Ordered, format!("n{node} #{connection}: {how}")));
         }
     }

@@ -88,6 +88,7 @@ impl Worker {
             core.processes[self.process].panicked = Some(core.now);
         }
         quorlock_test::internals::panic_in_coordinator(&self.redlock);
+        self.checker.state().met(Rule::Contained);
         if lease.is_valid() || was_valid && lease.loss() != Some(Loss::Internal) {
             self.report_not_contained(&format!("{own} is {:?} after the panic", lease.loss()));
         }

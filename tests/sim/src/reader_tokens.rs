@@ -43,6 +43,8 @@ impl Worker {
             }
         };
         let mut state = self.checker.state();
+        let is_met = state.ledger.commits(LOCK).next().is_some();
+        state.counts.add(Rule::ReaderTokens, u64::from(is_met));
         let above = state.ledger.commits(LOCK).find(|writer| reader.is_wrong_after(writer));
         if let Some(Commit { process, token, .. }) = above {
             let how = format!(

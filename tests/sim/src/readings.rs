@@ -112,6 +112,7 @@ impl Core {
             return;
         }
         let unread = self.now - connection_state.asked_last;
+        self.counts.add(Rule::ClocksRead, 1);
         if unread > LONGEST_UNASKED {
             let how = format!("the clock of #{connection} was not read for {} ms", unread / MS);
             self.findings.push((Rule::ClocksRead, how));

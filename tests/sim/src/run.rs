@@ -1,5 +1,6 @@
 //! Runs one seed.
 
+use crate::counts::Counts;
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::scenario::Scenario;
@@ -30,6 +31,8 @@ pub struct RunResult {
     pub overlaps: u64,
     /// The number of tokens that were not higher than the token of an earlier lease.
     pub disorders: u64,
+    /// How often the conditions of rules were met.
+    pub counts: Counts,
 }
 
 thread_local! {
@@ -133,7 +136,11 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Run
     }
     let (calls, grants, violation) = (state.calls, state.grants, state.violation.clone());
     let (overlaps, disorders) = (state.overlaps(), state.ledger.disorders);
+    [Rule::NoPanic, Rule::Ends].into_iter().for_each(|rule| state.met(rule));
+    let mut counts = state.counts.clone();
+    counts.add_all(&world.shared.lock().counts);
+    counts.retain(|rule| mode.checks(rule));
     drop(state);
     let (hash, trace) = world.shared.lock().trace.finish();
-    RunResult { violation, hash, trace, calls, grants, faults, overlaps, disorders }
+    RunResult { violation, hash, trace, calls, grants, faults, overlaps, disorders, counts }
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::{Instant, MS};
 use crate::counter_life::ReleasedLease;
+use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::event::{Events, WorldEvent};
 use crate::mode::Single;
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) failed_over: Option<Instant>,
     /// How long clients ignore the votes of a restarted node.
     pub(crate) quarantine_period: Instant,
+    /// A lower limit of that time. Zero without a restart guard.
+    pub(crate) shortest_quarantine: Instant,
     /// Pairs of a process and a node that cannot exchange packets.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
@@ -91,6 +94,8 @@ pub(crate) struct Core {
     pub(crate) opened_a_minute: BTreeMap<(u64, usize), (Instant, u32)>,
     pub(crate) node_timeout: Instant,
     pub(crate) order: Order,
+    /// How often the conditions of rules about packets and nodes were met.
+    pub(crate) counts: Counts,
     polls: u32,
     /// The total number of task polls and alarm rings.
     pub(crate) polls_and_rings: u64,
@@ -120,6 +125,7 @@ impl Core {
             failing_over: 0,
             failed_over: None,
             quarantine_period: 0,
+            shortest_quarantine: 0,
             blocked: BTreeSet::new(),
             is_healed: false,
             released_at: 0,
@@ -138,6 +144,7 @@ impl Core {
             opened_a_minute: BTreeMap::new(),
             node_timeout,
             order: Order::default(),
+            counts: Counts::default(),
             polls: 0,
             polls_and_rings: 0,
         }

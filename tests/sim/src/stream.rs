@@ -36,6 +36,7 @@ impl Carrier for Shared {
         let count = before.saturating_sub(it.end.inbox.len());
         let earlier = if it.read.0 == core.polls_and_rings { it.read.1 } else { 0 };
         it.read = (core.polls_and_rings, earlier + count);
+        core.counts.add(Rule::Bounded, u64::from(count > 0));
         if it.read.1 > MAX_READ {
             let how = format!("#{connection}: {} bytes were read in one turn", it.read.1);
             core.findings.push((Rule::Bounded, how));

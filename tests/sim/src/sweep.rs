@@ -1,5 +1,6 @@
 //! Runs many seeds on several threads.
 
+use crate::counts::Counts;
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::run::run;
@@ -27,6 +28,8 @@ pub struct Sweep {
     pub overlaps: (u64, u64),
     /// The number of runs with a token out of order, and the total number of tokens out of order.
     pub disorders: (u64, u64),
+    /// How often the conditions of rules were met.
+    pub counts: Counts,
     /// A hash of all events. It does not depend on how the seeds are distributed among the threads.
     pub hash: u64,
 }
@@ -59,6 +62,7 @@ pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) ->
                     all.faults += outcome.faults;
                     add(&mut all.overlaps, outcome.overlaps);
                     add(&mut all.disorders, outcome.disorders);
+                    all.counts.add_all(&outcome.counts);
                     all.hash ^= outcome.hash;
                     if let Some((rule, how)) = outcome.violation {
                         all.findings.push((seed, rule, how));

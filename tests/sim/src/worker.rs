@@ -237,7 +237,7 @@ impl Worker {
         let names = lock.resources.iter().map(|resource| name(*resource));
         let single = || name(lock.resources[0]);
         let acquire = match (lock.resources.len(), lock.wait) {
-            _ if lock.is_permit => self.acquire_permit(lock),
+            _ if lock.permits.is_some() => self.acquire_permit(lock),
             _ if lock.resources == [LOCK] => self.acquire_shared(lock),
             (_, None) if lock.any => self.redlock.try_acquire_any(names),
             (_, Some(wait)) if lock.any => self.redlock.acquire_any(names).wait(millis(wait)),
@@ -291,6 +291,7 @@ impl Worker {
     }
 
     async fn lock(self, lock: Lock) {
+        self.count_attempt(&lock);
         let bound = self.bound(&lock);
         let acquire = self.acquire(&lock);
         match lock.style {
@@ -304,12 +305,14 @@ impl Worker {
                 if let Some(ticket) = ticket {
                     let mut state = self.checker.state();
                     let overtaken = state.waiting.leave(place.0, place.1, ticket);
-                    if won.is_ok() && overtaken > 0 && !self.has_deferred_grants() {
-                        let how = format!(
-                            "p{} r{}: a waiter overtook {overtaken} earlier ones",
-                            place.0, place.1
-                        );
-                        state.violated(Rule::Fairness, how);
+                    if won.is_ok() {
+                        let is_kept = overtaken == 0 || self.has_deferred_grants();
+                        state.check(Rule::Fairness, is_kept, || {
+                            let (process, lock) = place;
+                            format!(
+                                "p{process} r{lock}: a waiter overtook {overtaken} earlier ones"
+                            )
+                        });
                     }
                 }
                 self.hold(won, &lock).await;

@@ -38,6 +38,7 @@ impl Worker {
             Err(error) => return self.log(format_args!("refused: {error}")),
         };
         let since = self.now();
+        self.checker.state().met(Rule::Adopted);
         if !by_another {
             self.expect_taken_over(&given, &own);
         }

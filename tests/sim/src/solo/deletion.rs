@@ -49,6 +49,9 @@ impl Worker {
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
         let reported = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
+        if stalled == 0 {
+            self.checker.state().met(Rule::DeletionReported);
+        }
         self.check_not_repaired(&own, since).await;
         match reported {
             Some(Loss::QuorumLost | Loss::Closed) => {}
@@ -76,9 +79,10 @@ impl Worker {
         let count = self.shared.lock().count_nodes_with_key(own);
         // Commands that a stalled process writes when it continues may cross the deletion.
         let since = since.saturating_sub(nanos(self.times.node_timeout));
-        if count > 0 && self.was_prompt_since(since) {
-            let how = format!("p{}: {own} was restored on {count} nodes", self.process);
-            self.checker.state().violated(Rule::Freed, how);
+        if self.was_prompt_since(since) {
+            self.checker.state().check(Rule::Freed, count == 0, || {
+                format!("p{}: {own} was restored on {count} nodes", self.process)
+            });
         }
     }
 
@@ -97,12 +101,13 @@ impl Worker {
         let released = lease.release().await;
         let is_served = !self.lost_a_runtime_since(begun) && !self.runtime_states.has_unpolled();
         let is_success = released == Ok(ReleaseOutcome::Released);
-        if is_success && is_served && self.was_prompt_since(begun) {
-            let how = format!(
-                "p{}: {own} was deleted on all nodes, but the release reports success",
-                self.process
-            );
-            self.checker.state().violated(Rule::Outcomes, how);
+        if is_served && self.was_prompt_since(begun) {
+            self.checker.state().check(Rule::Outcomes, !is_success, || {
+                let process = self.process;
+                format!(
+                    "p{process}: {own} was deleted on all nodes, but its release reports success"
+                )
+            });
         }
     }
 
@@ -124,9 +129,10 @@ impl Worker {
         self.sleep(2 * node_timeout).await;
         let there = self.shared.lock().count_nodes_with_key(&own);
         let is_due = extended.is_ok() && lease.is_valid() && self.was_prompt_since(begun);
-        if is_due && there < count {
-            let how = format!("p{}: {own} exists on {there} of {count} nodes", self.process);
-            self.checker.state().violated(Rule::Repaired, how);
+        if is_due {
+            self.checker.state().check(Rule::Repaired, there == count, || {
+                format!("p{}: {own} exists on {there} of {count} nodes", self.process)
+            });
         }
     }
 

@@ -143,12 +143,11 @@ impl Worker {
             let released = lease.release().await;
             let is_told = released.is_ok() || ends.is_none() || this.lost_a_runtime_since(sent);
             let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
-            if !is_told && this.is_prompt && stalled == 0 {
-                let how = format!(
-                    "p{}: {own} was released on another runtime: {released:?}",
-                    this.process
-                );
-                this.checker.state().violated(Rule::Elsewhere, how);
+            if this.is_prompt && stalled == 0 {
+                this.checker.state().check(Rule::Elsewhere, is_told, || {
+                    let process = this.process;
+                    format!("p{process}: {own} was released on another runtime: {released:?}")
+                });
             }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
             this.sleep(left).await;
@@ -203,10 +202,9 @@ impl Worker {
         let is_free = |name: &str| core.nodes.len() - core.count_nodes_with_key(name) >= quorum;
         let left = names.iter().find(|name| !is_free(name)).cloned();
         drop(core);
-        if let Some(name) = left {
-            let how = format!("p{}: {name} was released, but is not free", self.process);
-            self.checker.state().violated(Rule::Freed, how);
-        }
+        self.checker.state().check(Rule::Freed, left.is_none(), || {
+            format!("p{}: {left:?} was released, but is not free", self.process)
+        });
     }
 
     pub(super) async fn leave_orphans(self, runtime: usize, count: u32, is_served_before: bool) {

@@ -20,6 +20,7 @@ impl Worker {
         };
         let won = self.rarely_polled(every, acquire).await;
         self.inspect(&won);
+        self.checker.state().met(Rule::Patient);
         match won {
             Ok(lease) => drop(lease.release().await),
             // A single attempt fails if this process reads the replies only after the node timeout.
@@ -116,9 +117,10 @@ impl Worker {
         let bound = S + self.slack;
         let acquired = self.within(bound, waiter).await;
         let pushes = self.shared.lock().pushes;
-        if acquired.is_none() && pushes && self.was_prompt_since(begun) {
-            let how = format!("p{}: {own} has been free for {} ms", self.process, bound / MS);
-            self.checker.state().violated(Rule::Patient, how);
+        if pushes && self.was_prompt_since(begun) {
+            self.checker.state().check(Rule::Patient, acquired.is_some(), || {
+                format!("p{}: {own} has been free for {} ms", self.process, bound / MS)
+            });
         }
     }
 
