@@ -272,7 +272,7 @@ fn extension_is_not_repeated_after_the_loss_of_the_lease() {
     world.run_for(SECOND);
     assert_eq!(world.losses(a), [LeaseStatus::Lost(Loss::QuorumLost)]);
     world.set_state(2, HostState::Up);
-    world.run_for(TTL - 2 * SECOND);
+    world.run_for(TTL.saturating_sub(2 * SECOND));
     assert_eq!(world.copies("k"), 1, "set by the acquire");
     world.run_for(2 * SECOND);
     assert_eq!(world.copies("k"), 0, "extended after the loss");
