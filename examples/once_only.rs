@@ -8,16 +8,20 @@ use std::num::ParseIntError;
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let redlock = Redlock::builder().nodes(std::env::args().skip(1)).owner().build()?;
 
-    // A crash or an error does not end the day's job: the next call runs it again. Without `take_over`, the job runs at
-    // most once a day, whatever happens.
+    // A crash or an error does not end the day's job: the next call runs it again. Without `take_over`, a call that has
+    // started the job is the last one of the day that does.
     let job = redlock.once("daily-import").every(PERIOD).take_over();
+    // If all hosts call at the same time, no call follows a crash. The other hosts therefore wait until the job is done,
+    // or until the lock of a crashed host has expired.
+    let job = job.at_most(LONGEST).wait(LONGEST + Duration::from_secs(60));
     // Longer than the hosts' clocks can differ: hosts whose clocks show different days at midnight run one job.
-    let job = job.at_least(Duration::from_secs(30)).at_most(Duration::from_secs(3_600));
+    let job = job.at_least(Duration::from_secs(30));
     let outcome = job.try_run(import).await;
 
     // Waits until every node has confirmed the release.

@@ -88,6 +88,16 @@ fn once_only_second_process_skips_the_job() {
     Example::run("once_only", &nodes, &["skipped"]);
 }
 
+/// The lock of the crashed host expires after the default wait of 10 s.
+#[test]
+fn once_only_takes_over_from_a_host_that_crashes() {
+    let nodes = Cluster::start(3);
+    for node in nodes.servers() {
+        node.cmd(&["SET", "daily-import", "0123456789abcdef0123456789abcdef", "PX", "12000"]);
+    }
+    Example::run("once_only", &nodes, &["imported 3 rows"]);
+}
+
 #[test]
 fn auto_extended_job_finishes_or_stops_before_loss() {
     let nodes = Cluster::start(3);

@@ -6,7 +6,7 @@ use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
 use crate::settings::AvailableOptions;
 use crate::target::Target;
-use crate::{output, progress, quarantine};
+use crate::{outage, output, progress, quarantine};
 use quorlock::{Acquire, AcquireError, Election, Leadership, Lease};
 use quorlock::{ReleaseError, ReleaseOutcome};
 use std::time::Duration;
@@ -76,7 +76,8 @@ fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
 }
 
 /// Acquires the lock, and shows progress unless `--no-wait` or `--quiet` is set. If another client holds the lock,
-/// fails with `--conflict-exit-code`. If a signal ends the wait, fails with the exit code of that signal.
+/// fails with `--conflict-exit-code`. If a signal ends the wait, fails with the exit code of that signal. If only other
+/// settings can end an outage, fails as soon as this is known.
 async fn acquire_or_signal(
     client: &Client,
     wanted: &LockRequest<'_>,
@@ -98,6 +99,7 @@ async fn acquire_or_signal(
         biased;
         acquired = acquired => acquired,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
+        failure = outage::watch(client, wanted) => Err(failure),
         never = quarantine::warn(client), if shows_progress => match never {},
         never = progress::show(client, wanted.target), if shows_progress => match never {},
     }

@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
+use crate::outage::Attempts;
 use crate::output;
 use crate::settings::AvailableOptions;
 use crate::warnings::Warnings;
@@ -11,6 +12,7 @@ use serde::de::value::{Error as ValueError, MapDeserializer};
 use std::fs;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::select;
 use tokio::time::{sleep, timeout};
@@ -40,6 +42,8 @@ pub(crate) struct Client {
     /// Limits the duration of [`settle`](Self::settle) and [`close`](Self::close).
     pub(crate) connect_timeout: Duration,
     pub(crate) config: Config,
+    /// The results of the latest attempts to acquire a lock.
+    pub(crate) attempts: Arc<Attempts>,
 }
 
 impl Client {
@@ -78,7 +82,8 @@ impl Client {
     ) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let builder = Builder::from_config(config.clone());
-        let built = builder.observer(Warnings::new(names)).build();
+        let attempts = Arc::<Attempts>::default();
+        let built = builder.observer(Warnings::new(names, attempts.clone())).build();
         let redlock = built.map_err(|error| Failure::setting(&error, options))?;
         Ok(Self {
             redlock,
@@ -86,6 +91,7 @@ impl Client {
             wait: config.wait,
             connect_timeout: config.connect_timeout.unwrap_or(Duration::from_secs(1)),
             config,
+            attempts,
         })
     }
 

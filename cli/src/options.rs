@@ -95,7 +95,8 @@ pub(crate) struct LockOptions {
     /// Text that identifies the holder to other clients, for example in `quorlock status` [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) metadata: Option<String>,
-    /// Suppress progress output and the message that another client holds the lock. Errors are still printed
+    /// Suppress progress output and the message that another client holds the lock. Errors, and outages of more than 30
+    /// seconds, are still printed
     #[arg(short, long, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
 }

@@ -2,7 +2,9 @@
 
 use crate::nodes::Client;
 use crate::output;
+use crate::quarantine;
 use crate::target::Target;
+use humantime::FormattedDuration;
 use quorlock::{NodeInfo, NodeState};
 use std::convert::Infallible;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -42,16 +44,11 @@ impl Drop for Line {
 /// Otherwise, prints messages at growing intervals.
 pub(crate) async fn show(client: &Client, target: Target<'_>) -> Infallible {
     let begun = Instant::now();
-    let waited = || humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
     if !io::stderr().is_terminal() {
         let mut pause = FIRST_MESSAGE;
         loop {
             sleep(pause).await;
-            output::print_message(format_args!(
-                "waiting ({}): {}",
-                waited(),
-                reason(client, target).await
-            ));
+            print(client, target, begun.elapsed()).await;
             pause = LONGEST_PAUSE.min(pause * 10);
         }
     }
@@ -59,9 +56,20 @@ pub(crate) async fn show(client: &Client, target: Target<'_>) -> Infallible {
     let mut line = Line::default();
     loop {
         let label = output::styled(output::WARNING, "waiting");
-        line.write(&format!("quorlock: {label} ({}): {}", waited(), reason(client, target).await));
+        let waited = whole_seconds(begun.elapsed());
+        line.write(&format!("quorlock: {label} ({waited}): {}", reason(client, target).await));
         sleep(INTERVAL).await;
     }
+}
+
+/// Prints a message about a wait that has `lasted` until now.
+pub(crate) async fn print(client: &Client, target: Target<'_>, lasted: Duration) {
+    let (waited, reason) = (whole_seconds(lasted), reason(client, target).await);
+    output::print_message(format_args!("waiting ({waited}): {reason}"));
+}
+
+fn whole_seconds(duration: Duration) -> FormattedDuration {
+    humantime::format_duration(Duration::from_secs(duration.as_secs()))
 }
 
 async fn reason(client: &Client, target: Target<'_>) -> String {
@@ -72,9 +80,14 @@ async fn reason(client: &Client, target: Target<'_>) -> String {
     let is_up = |node: &&NodeInfo| *node.state() == NodeState::Up;
     let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);
     let down = down.collect::<Vec<_>>().join(", ");
-    if nodes.iter().filter(is_up).count() > nodes.len() / 2 {
-        format!("{target}: no majority of the nodes reports a holder")
-    } else {
-        format!("{target}: no majority of the nodes is available ({down})")
+    if nodes.iter().filter(is_up).count() <= nodes.len() / 2 {
+        return format!("{target}: no majority of the nodes is available ({down})");
+    }
+    if let Some(reason) = quarantine::reason(client) {
+        return reason;
+    }
+    match client.attempts.outage() {
+        Some(outage) => format!("{target}: too few nodes grant the lock: {}", outage.report),
+        None => format!("{target}: no majority of the nodes reports a holder"),
     }
 }

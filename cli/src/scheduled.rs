@@ -6,7 +6,7 @@ use crate::locked_work::{LockRequest, acquire_failure, print_release_problem};
 use crate::nodes::Client;
 use crate::options::ScheduleOptions;
 use crate::target::described;
-use crate::{output, progress, quarantine};
+use crate::{outage, output, progress, quarantine};
 use quorlock::{Holder, JobError, JobOutcome, ScheduledJob, StartedJob};
 use std::time::Duration;
 use tokio::select;
@@ -89,6 +89,7 @@ async fn start_or_signal(
         biased;
         started = started => started,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
+        failure = outage::watch(client, wanted) => Err(failure),
         never = quarantine::warn(client), if shows_progress => match never {},
         never = progress::show(client, wanted.target), if shows_progress => match never {},
     }
@@ -98,9 +99,11 @@ async fn start_or_signal(
 fn skipped(wanted: &LockRequest<'_>, holder: Option<Holder>, since: Option<Duration>) -> Failure {
     let conflict = Code(wanted.wait.conflict_exit_code);
     let (code, reason) = match (since, holder) {
-        (Some(since), _) => {
+        // The number does not show whether the command has ended, or was successful.
+        (Some(since), holder) => {
+            let by = holder.map_or_else(String::new, |holder| format!(" by {holder}"));
             let ago = quarantine::seconds(since);
-            (Code::OK, format!("skipped: it has run in this period, {ago} ago"))
+            (Code::OK, format!("skipped: this period was taken{by} {ago} ago"))
         }
         (None, Some(holder)) if holder.is_cooling_down() => {
             (Code::OK, format!("skipped: {}", described(&holder)))

@@ -1,23 +1,25 @@
-//! Prints warnings while a command waits for a lock or holds it: failing renewals, and a semaphore whose clients use
-//! different numbers of permits.
+//! Observes the client while a command waits for a lock or holds it. Prints warnings: failing renewals, and a semaphore
+//! whose clients use different numbers of permits. Records the results of attempts.
 
+use crate::outage::Attempts;
 use crate::output;
 use quorlock::Observer;
-use quorlock::event::Event;
+use quorlock::event::{AttemptOutcome, Event};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 pub(crate) struct Warnings {
     /// The names of the resources or of the semaphore, escaped.
     names: String,
+    attempts: Arc<Attempts>,
     /// Sends messages to the printing thread, which is started for the first message.
     printer: Mutex<Option<Sender<String>>>,
 }
 
 impl Warnings {
-    pub(crate) fn new(names: String) -> Self {
-        Self { names, printer: Mutex::default() }
+    pub(crate) fn new(names: String, attempts: Arc<Attempts>) -> Self {
+        Self { names, attempts, printer: Mutex::default() }
     }
 
     /// Prints on a separate thread, because a full pipe would block the observer and delay renewals.
@@ -37,6 +39,12 @@ impl Observer for Warnings {
     fn on_event(&self, event: &Event) {
         let names = &self.names;
         match event {
+            Event::AttemptFinished {
+                outcome: AttemptOutcome::Won | AttemptOutcome::Refused,
+                report,
+                ..
+            }
+            | Event::JobUndecided { report, .. } => self.attempts.handle(report),
             Event::RenewalFailed { failures: 1, remaining, report, .. } => {
                 let left = remaining.as_secs_f64();
                 self.print(format!(

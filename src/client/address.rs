@@ -91,7 +91,8 @@ pub(crate) fn distinct_names(places: &[NodeTarget]) -> Result<Vec<Arc<str>>, Con
 /// `me`.
 fn fault_of_host(rest: &str) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if tail.contains('@') {
+    // With several @, the part after the last one may belong to a password, and would be shown as the host.
+    if tail.contains('@') || authority.matches('@').count() > 1 {
         return Some(
             "the user or the password contains reserved characters: \
              percent-encode them (# as %23, / as %2F, ? as %3F, @ as %40)",

@@ -80,7 +80,7 @@ impl Builder {
     /// and `protocol`. Any other parameter is [rejected](ConfigError::BadUrl).
     ///
     /// Nodes must be independent masters: no node may be a replica of another node, and each server may be given only
-    /// once. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
+    /// once. In a user or a password, encode `@`, `#`, `/`, `?` and `%` as `%40`, `%23`, `%2F`, `%3F` and `%25`.
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,

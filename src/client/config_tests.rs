@@ -105,6 +105,7 @@ fn debug_output_hides_passwords() {
     let mut config = full();
     config.nodes.push("redis://me:topsecret".to_owned() + "@host:port");
     config.nodes.push("redis://me:top#secret@host".to_owned());
+    config.nodes.push("redis://me:1@top@secret".to_owned());
     let shown = format!("{config:?}");
     assert!(shown.contains("\"10.0.0.1:6379\"") && shown.contains("invalid URL"), "{shown}");
     assert!(!shown.contains("secret") && !shown.contains("top"), "{shown}");

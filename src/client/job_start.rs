@@ -8,7 +8,8 @@ use crate::coordinator::PeriodRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::node::Unready;
-use crate::observe::{Holder, Report, escape_name};
+use crate::observe::event::Event;
+use crate::observe::{AcquireTag, EventLevel, Holder, Report, escape_name};
 use crate::protocol::{PeriodState, counter_ttl, period_number};
 use crate::wire::{Keys, PeriodStep, period_key};
 use std::time::Duration;
@@ -59,6 +60,9 @@ impl ScheduledJob {
                 Attempt::Ended(result) => return result,
                 Attempt::Undecided(result) => result,
             };
+            if let Err(JobError::Undecided { report }) = &result {
+                self.emit_undecided(report)?;
+            }
             let now = clock.now();
             let again = delays.next_delay(random.number()).map(|delay| now.after(delay));
             let Some(again) = again.filter(|again| *again < deadline) else { return result };
@@ -119,6 +123,17 @@ impl ScheduledJob {
             Err(error) if error.is_unavailable() => Attempt::Undecided(Err(error.into())),
             Err(error) => Attempt::Ended(Err(error.into())),
         }
+    }
+
+    fn emit_undecided(&self, report: &Report) -> Result<(), ConfigError> {
+        let settings = &self.client.settings;
+        let (tag, key) =
+            (AcquireTag { id: 0, class: self.options.class }, settings.key(self.name.clone())?);
+        self.client.backing.pool.observers().emit(EventLevel::Debug, || Event::JobUndecided {
+            lock: tag.lock(&Keys::one(key), settings.prefix.len()),
+            report: report.clone(),
+        });
+        Ok(())
     }
 
     /// Makes one attempt to acquire the lock, which reads the holder if the lock is held.

@@ -41,6 +41,9 @@ fn invalid_url_error_names_the_cause() {
         ("redis://me:sec/ret@10.0.0.1:6379/2", "percent-encode them"),
         ("redis://me:sec?ret@10.0.0.1", "percent-encode them"),
         ("redis://me:12#34@10.0.0.1", "percent-encode them"),
+        ("redis://me:se@cret@10.0.0.1", "@ as %40"),
+        ("redis://me@corp:secret@10.0.0.1", "@ as %40"),
+        ("rediss://:se@c@ret", "@ as %40"),
         ("redis://me:se\u{7}cret@10.0.0.1", "percent-encode it"),
         ("redis://me:%ff@10.0.0.1", "a % as %25"),
         ("unix:///tmp/redis.sock?db=first", "use redis://user:password@host"),
@@ -66,7 +69,7 @@ fn url_with_special_characters_is_parsed() {
     for (url, name) in [
         (" redis://10.0.0.1\n", "10.0.0.1:6379"),
         ("redis://me:pass,word@example.org:7000/3", "example.org:7000"),
-        ("redis://:p@ss:[word]@[::1]:7000", "::1:7000"),
+        ("redis://:p%40ss:[word]@[::1]:7000", "::1:7000"),
         ("valkey://example.org/?protocol=resp3", "example.org:6379"),
         ("unix:///tmp/redis@home,1.sock?db=2&user=me&pass=a@b", "/tmp/redis@home,1.sock"),
     ] {

@@ -9,8 +9,8 @@ use super::context::ConnectionId;
 use super::settings::Settings;
 use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{
-    Capabilities, Conversation, Greeting, NodeFailure, ServerInfo, SetUp, append_sync_check,
-    verify_sync,
+    CLOSED_BY_SERVER, Capabilities, Conversation, Greeting, NodeFailure, ServerInfo, SetUp,
+    append_sync_check, verify_sync,
 };
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -155,7 +155,7 @@ impl Handshake {
     pub(super) fn failure(&self, error: &RedisError) -> NodeFailure {
         match self.conversation.last_error() {
             Some(reply) => {
-                let text = format!("closed by the server: {reply}");
+                let text = format!("{CLOSED_BY_SERVER}{reply}");
                 let error = io::Error::new(io::ErrorKind::UnexpectedEof, text);
                 NodeFailure::unreachable(&error.into())
             }

@@ -268,6 +268,9 @@ impl Spans {
                      number in all clients",
                 );
             }
+            Event::JobUndecided { lock: LockInfo { resources, .. }, report } => {
+                debug!(target: "quorlock", "unknown whether the job {resources} has run in this period: {report}");
+            }
             Event::ReleaseStarted { lock, held_for, .. } => {
                 let LockInfo { id, resources, .. } = lock;
                 let (class, held_for) = (class(lock), short(*held_for));

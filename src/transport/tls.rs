@@ -3,6 +3,7 @@
 //! Each configuration selects the provider explicitly, because the process-wide default belongs to the application.
 
 use super::socket::Socket;
+use crate::wire::NO_TLS;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -137,13 +138,7 @@ pub(super) async fn shake_hands(
 ) -> io::Result<TlsStream<Socket<TcpStream>>> {
     let name = ServerName::try_from(host).map_err(io::Error::other)?.to_owned();
     let shaken = TlsConnector::from(config).connect(name, stream).await;
-    shaken.map_err(|error| {
-        if is_no_tls(&error) {
-            io::Error::other("the server does not speak TLS: use redis://")
-        } else {
-            error
-        }
-    })
+    shaken.map_err(|error| if is_no_tls(&error) { io::Error::other(NO_TLS) } else { error })
 }
 
 fn is_no_tls(error: &io::Error) -> bool {

@@ -5,6 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
+/// The beginning of the failure of a server that closes a connection during its set-up after an error reply.
+pub(crate) const CLOSED_BY_SERVER: &str = "closed by the server: ";
+
+/// The failure of a TLS handshake with a server that does not speak TLS.
+pub(crate) const NO_TLS: &str = "the server does not speak TLS: use redis://";
+
+/// Parts of the reasons why a connection can never be established with the current settings. The last two are messages
+/// of rustls.
+const PERMANENT_REASONS: [&str; 4] =
+    [NO_TLS, "HELLO 3 is ", "invalid peer certificate: ", "received fatal alert: "];
+
+/// Codes of replies that only other settings, or the deletion of a key, can change.
+const PERMANENT_CODES: [&str; 6] =
+    ["WRONGPASS", "NOAUTH", "NOPERM", "NOPROTO", "DENIED", "COUNTER"];
+
+/// Parts of such replies without a code of their own. The last two report a missing permission for a command in a
+/// script: Redis 7.0 and later, and earlier versions.
+const PERMANENT_DETAILS: [&str; 6] = [
+    "unknown command",
+    "DB index is out of range",
+    "invalid DB index",
+    "SELECT is not allowed in cluster mode",
+    "ACL failure in script",
+    "The user executing the script can't",
+];
+
 /// Maximum length of the text that [`last_error`] returns, in characters.
 const MAX_ERROR: usize = 200;
 
@@ -168,6 +194,26 @@ impl NodeFailure {
         }
     }
 
+    /// Returns true if the failure lasts until an operator changes the settings of the client or of the server: the
+    /// server rejects the login, refuses the command or the database, or holds another value in the key of a counter; one
+    /// side rejects the other's certificate; the server speaks no TLS or no RESP3, or is the [same](Self::SameServer) as
+    /// another node. Retries cannot succeed before that.
+    ///
+    /// Returns false if the node may recover by itself, or if the cause is unknown.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::SameServer(_) => true,
+            Self::Refused { code, detail } => is_permanent_reply(code, detail),
+            Self::Unreachable(reason) => {
+                let reply = reason.strip_prefix(CLOSED_BY_SERVER).unwrap_or(reason);
+                let (code, detail) = reply.split_once(' ').unwrap_or((reply, ""));
+                is_permanent_reply(code, detail)
+                    || PERMANENT_REASONS.iter().any(|part| reason.contains(part))
+            }
+            _ => false,
+        }
+    }
+
     /// Returns true if every write on this connection would fail in the same way, because the server is a replica or
     /// requires authentication. Before Redis 7.0, the error of a script contains the error of the command that failed
     /// in it.
@@ -219,6 +265,11 @@ impl NodeFailure {
         }
         Self::Refused { code: error.code().into(), detail: detail.into() }
     }
+}
+
+fn is_permanent_reply(code: &str, detail: &str) -> bool {
+    PERMANENT_CODES.contains(&code)
+        || code == "ERR" && PERMANENT_DETAILS.iter().any(|part| detail.contains(part))
 }
 
 /// Formats the last error reply of a closed connection on one line. The command that failed is unknown, so all text

@@ -122,3 +122,47 @@ fn acl_error_omits_the_user_name() {
     assert_eq!(without_user(unnamed), unnamed, "format of older servers");
     assert_eq!(without_user("User"), "User");
 }
+
+#[test]
+fn failures_that_only_other_settings_end_are_permanent() {
+    for (text, is_permanent) in [
+        ("WRONGPASS invalid username-password pair or user is disabled.", true),
+        ("NOAUTH Authentication required.", true),
+        ("NOPERM this user has no permissions to run the 'eval' command", true),
+        ("ERR ACL failure in script: This user has no permissions to run the 'set' command", true),
+        ("DENIED Redis is running in protected mode", true),
+        ("ERR unknown command 'EVALSHA'", true),
+        ("ERR DB index is out of range", true),
+        ("COUNTER the key of a job counter holds another value: delete it", true),
+        ("ERR max number of clients reached", false),
+        ("LOADING Redis is loading the dataset in memory", false),
+        ("READONLY You can't write against a read only replica.", false),
+        ("OOM command not allowed", false),
+        ("BUSY Redis is busy running a script", false),
+        ("MOVED 866 10.0.0.7:6379", false),
+        ("CLUSTERDOWN Hash slot not served", false),
+    ] {
+        let (code, detail) = text.split_once(' ').expect("a code and a text");
+        let refused = NodeFailure::Refused { code: code.into(), detail: detail.into() };
+        assert_eq!(refused.is_permanent(), is_permanent, "{text}");
+        for reason in [text.to_owned(), format!("{CLOSED_BY_SERVER}{text}")] {
+            let at_set_up = NodeFailure::Unreachable(reason.into());
+            assert_eq!(at_set_up.is_permanent(), is_permanent, "{text}");
+        }
+    }
+    for (reason, is_permanent) in [
+        (NO_TLS, true),
+        ("invalid peer certificate: UnknownIssuer", true),
+        ("received fatal alert: CertificateRequired", true),
+        ("HELLO 3 is answered in RESP2: a server with a renamed HELLO", true),
+        ("connection refused", false),
+        ("timeout while connecting; if the server does not speak TLS, use redis://", false),
+        ("closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://", false),
+        ("failed to lookup address information: Name or service not known", false),
+    ] {
+        let failure = NodeFailure::Unreachable(reason.into());
+        assert_eq!(failure.is_permanent(), is_permanent, "{reason}");
+    }
+    assert!(NodeFailure::SameServer("a".into()).is_permanent());
+    assert!(!NodeFailure::Replica.is_permanent() && !NodeFailure::ShutDown.is_permanent());
+}

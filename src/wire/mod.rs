@@ -39,8 +39,10 @@ pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;
 pub use facts::{Fsync, Persistence, Role};
+#[cfg(feature = "tls-rustls")]
+pub(crate) use failure::NO_TLS;
 pub use failure::NodeFailure;
-pub(crate) use failure::short;
+pub(crate) use failure::{CLOSED_BY_SERVER, short};
 pub(crate) use greeting::Greeting;
 pub(crate) use inspection::Inspection;
 pub(crate) use invalidations::Invalidations;

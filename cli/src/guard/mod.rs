@@ -1,7 +1,7 @@
 //! Runs a command under a lease, and terminates it before the lease expires.
 //!
 //! - Without `--foreground`, the command leads a process group of its own. When the command ends, quorlock terminates
-//!   the other processes of the group.
+//!   the processes that remain in the group after [`DETACH_TIME`].
 //! - When the remaining validity falls below the grace, the group receives TERM, and KILL shortly before the validity
 //!   ends. Both times are computed locally, so they hold even if no node replies or quorlock was stopped.
 //! - Signals to quorlock are forwarded to the group.
@@ -45,6 +45,10 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum delay between the request for the lock and the start of the command. `--max-hold` is measured from the
 /// request, whereas `started` is the start of the command. A comparison of both must therefore allow for this delay.
 const START_DELAY: Duration = Duration::from_secs(1);
+
+/// How long processes that the command leaves behind may take to move to a session of their own, before they get TERM.
+/// A process that was started with `setsid daemon &` is still in the group when the command ends.
+const DETACH_TIME: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -122,7 +126,7 @@ impl Running<'_> {
         let margin = if is_gentle { self.guard.grace } else { Duration::ZERO };
         let status = self.exit_status(margin.max(self.guard.kill_margin()), signals).await?;
         if let Some(status) = status {
-            if self.group.has_other_members() {
+            if !self.are_others_gone(signals).await {
                 output::print_message(format_args!(
                     "{}: CMD has ended: sending TERM to the processes that it left running",
                     self.guard.names
@@ -182,6 +186,28 @@ impl Running<'_> {
                 }
                 signal = signals.next() => self.group.forward(signal),
             }
+        }
+    }
+
+    /// Waits until all other processes have left the group, and returns true. Returns false after [`DETACH_TIME`], or if
+    /// the rest of the validity is needed to terminate them.
+    async fn are_others_gone(&self, signals: &mut Signals) -> bool {
+        let gone = async {
+            while self.group.has_other_members() {
+                sleep(POLL_INTERVAL).await;
+            }
+        };
+        let forwarding = async {
+            loop {
+                self.group.forward(signals.next().await);
+            }
+        };
+        select! {
+            biased;
+            () = gone => true,
+            _ = self.lease.endangered(self.guard.grace.max(self.guard.kill_margin())) => false,
+            () = sleep(DETACH_TIME) => false,
+            never = forwarding => never,
         }
     }
 

@@ -28,7 +28,7 @@ use tokio::select;
     &[
         ("0", "the lock was held until a signal or the end of stdin (--while-stdin), and released"),
         ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
-        ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
+        ("69", "no quorum: too few nodes (limited wait or -n), or a wrong setting, such as a password"),
         ("124", "the lock was lost, or --max-hold was reached"),
         ("128+N", "signal N ended the wait for the lock; N is 1 for the end of stdin (--while-stdin)"),
     ],

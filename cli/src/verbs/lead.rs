@@ -23,6 +23,7 @@ use std::time::Duration;
     &[("quorlock lead scheduler -- ./scheduler", "Service on all hosts: one of them runs the scheduler")],
     &[
         ("1", "held by an outer quorlock"),
+        ("69", "no quorum because of a wrong setting, such as a password; other outages do not end the wait"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
         ("128+N", "signal N killed CMD, or ended the wait for the lock"),

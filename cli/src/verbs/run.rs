@@ -25,7 +25,7 @@ use std::ffi::OsString;
 ///
 /// If renewals fail or --max-hold is reached, quorlock sends TERM to CMD and its child processes, and KILL before the
 /// lock expires. If another client deletes or takes over the lock, quorlock sends KILL at once. When CMD ends, quorlock
-/// also terminates the processes that CMD left in its process group, except with --foreground.
+/// also terminates the processes that CMD left in its process group for more than a second, except with --foreground.
 ///
 /// If quorlock itself is killed (KILL), Linux also kills CMD, but not its child processes: start the last command of a
 /// shell script with exec. The lock then expires after its ttl. If quorlock is stopped (STOP) until the lock expires,
@@ -50,9 +50,9 @@ use std::ffi::OsString;
         ("quorlock run --permits 3 downloads -- ./download", "At most three downloads at the same time, on all hosts"),
     ],
     &[
-        ("0", "with --every also: skipped, because CMD has run in this period"),
+        ("0", "with --every also: skipped, because a call has taken this period"),
         ("1", "held by another client (limited wait or -n) or an outer quorlock; -E changes this code"),
-        ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
+        ("69", "no quorum: too few nodes (limited wait or -n), or a wrong setting, such as a password"),
         ("124", "CMD was terminated: the lock was lost or about to expire, or --max-hold was reached"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),

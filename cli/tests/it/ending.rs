@@ -1,9 +1,9 @@
 //! Tests that all processes of the command end before the lock of `run` expires.
 
-use crate::running::{Running, ScriptFiles, eventually, is_alive, lock};
+use crate::running::{Running, ScriptFiles, eventually, is_alive, lock, pid};
 use crate::shell_session::{Ended, ShellSession};
 use kit::{Cluster, Server};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use std::time::{Duration, Instant, SystemTime};
 
 /// A script that waits for a child process. The child ignores TERM, and touches a file every 100 ms.
@@ -172,6 +172,26 @@ fn command_of_a_dead_parent_is_not_started() {
     assert_eq!(ended.code, 125);
     assert!(ended.err.contains("quorlock ended before the command was started"), "{}", ended.err);
     assert!(!dir.has("ran"));
+}
+
+/// The daemon is still in the group of the command when the command ends, and moves to its own session a moment later.
+#[test]
+fn daemon_in_a_session_of_its_own_outlives_the_command() {
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    for number in 0..20 {
+        let file = format!("daemon{number}");
+        let script = format!(
+            "setsid sh -c 'echo $$ > $D/{file}; exec sleep 60' < /dev/null > /dev/null 2>&1 &"
+        );
+        let ended = Ended::of(&mut dir.command(&session, &["run", "r"], &script));
+        assert_eq!((ended.code, &*ended.err), (0, ""), "{file}");
+        let daemon = dir.number(&file);
+        let survived = is_alive(daemon);
+        let _ = kill_process(pid(daemon), Signal::KILL);
+        assert!(survived, "{file}");
+    }
+    assert!(nodes.is_empty());
 }
 
 #[test]

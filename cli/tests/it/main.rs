@@ -16,6 +16,7 @@ mod nested;
 mod nodes;
 mod notify;
 mod orphans;
+mod outage;
 mod output;
 mod release;
 mod restarts;

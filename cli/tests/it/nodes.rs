@@ -61,6 +61,14 @@ fn errors_about_a_node_contain_no_password() {
     }
     let mut session = session.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
     assert!(!session.run(&["check"]).err.contains("topsecret"));
+    let mut session = session.with("QUORLOCK_NODES", "redis://me:top@se@cret");
+    for verb in [&["check"][..], &["run", "r", "--", "true"]] {
+        let output = session.run(verb).err;
+        assert!(
+            !["top", "se@", "@se", "cret"].iter().any(|part| output.contains(part)),
+            "{output}"
+        );
+    }
     session.compare_with("nodes-refused.txt");
 }
 
@@ -75,6 +83,8 @@ fn errors_in_a_file_name_the_line_and_no_password() {
         ("no-scheme", "# ours\n10.0.0.1:6379\n10.0.0.2:6379\n"),
         ("bad-line", "redis://10.0.0.1\nme:topsecret@10.0.0.2\n"),
         ("bad-url", "# ours\nredis://me:topsecret@10.0.0.1:port\n"),
+        ("several-at", "redis://10.0.0.1\nredis://me:topsecret@top@secret\n"),
+        ("several-at-in-toml", "nodes = [\"redis://me:top@secret@10.0.0.1\"]\n"),
         ("twice", "redis://10.0.0.1\nredis://10.0.0.1\n"),
         (
             "unknown-key",

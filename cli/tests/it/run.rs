@@ -149,9 +149,9 @@ fn run_waits_for_a_held_lock_for_the_given_time() {
         assert!(err.starts_with("quorlock: r is held by web-1:4711: "), "{err}");
     }
     assert!(!waited.err.contains("waiting"), "the first message takes 3 s: {}", waited.err);
-    assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
+    assert_eq!(run(&["-w", "1s", "-E", "42"]).code, 42);
 
-    for options in [&["-q", "-n"][..], &["--quiet", "-w", "300ms"]] {
+    for options in [&["-q", "-n"][..], &["--quiet", "-w", "1s"]] {
         let quiet = run(options);
         assert_eq!((quiet.code, &*quiet.err), (1, ""), "{options:?}");
     }

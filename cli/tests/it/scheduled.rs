@@ -26,7 +26,7 @@ fn command_runs_once_in_a_period() {
     assert_eq!((first.code, &*first.out, &*first.err), (3, "job\n", ""));
     let second = run(&[], "echo ran");
     assert_eq!((second.code, &*second.out), (0, ""));
-    let message = "quorlock: job: skipped: it has run in this period, ";
+    let message = "quorlock: job: skipped: this period was taken ";
     assert!(second.err.starts_with(message), "{}", second.err);
     let quiet = run(&["-q"], "echo ran");
     assert_eq!((quiet.code, &*quiet.out, &*quiet.err), (0, "", ""));

@@ -41,6 +41,7 @@
 //! | [`LeaseRenewed`](Event::LeaseRenewed) | once per successful background renewal |
 //! | [`RenewalFailed`](Event::RenewalFailed) | once per failed background renewal |
 //! | [`PermitsDiffer`](Event::PermitsDiffer) | once per semaphore that another client uses with another number of permits |
+//! | [`JobUndecided`](Event::JobUndecided) | once per attempt of a scheduled job that cannot read the job's state |
 //! | [`LeaseLost`](Event::LeaseLost) | once per lost lease |
 //! | [`ReleaseStarted`](Event::ReleaseStarted) | once per lease, when its last guard is released or dropped |
 //! | [`ReleaseFinished`](Event::ReleaseFinished) | once per `ReleaseStarted`, with the result |
@@ -236,6 +237,17 @@ pub enum Event {
         permits: usize,
         /// Number of permits that the holder uses.
         other_permits: usize,
+    },
+
+    /// Emitted when too few nodes report whether a [scheduled job](crate::ScheduledJob) has run in the current period,
+    /// once per attempt. The call retries until its [wait time](crate::ScheduledJob::wait) has passed, and then fails
+    /// with [`Undecided`](crate::JobError::Undecided).
+    #[non_exhaustive]
+    JobUndecided {
+        /// The lock of the job. Its identifier is zero.
+        lock: LockInfo,
+        /// Replies of the nodes.
+        report: Report,
     },
 
     /// Emitted when the last guard of a lease is released or dropped, once per lease. If

@@ -102,6 +102,7 @@ impl Observer for Metrics {
             Event::AttemptFinished { .. }
             | Event::ExtendStarted { .. }
             | Event::PermitsDiffer { .. }
+            | Event::JobUndecided { .. }
             | Event::ReleaseStarted { loss: Some(_), .. }
             | Event::ObserverPanicked { .. } => {}
         }
