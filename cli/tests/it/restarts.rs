@@ -31,7 +31,7 @@ fn acquire_on_new_nodes_is_refused_with_the_way_out() {
     let nodes = Cluster::start(3);
     let session = by_default(&nodes);
     let run = ["run", "-n", "r", "--", "/bin/true"];
-    for verb in [&run[..], &["hold", "-n", "r"], &["run", "-w", "100ms", "r", "--", "/bin/true"]] {
+    for verb in [&run[..], &["hold", "-n", "r"], &["run", "-w", "2s", "r", "--", "/bin/true"]] {
         let ended = session.execute(verb);
         assert_eq!(ended.code, 69, "{}", ended.err);
         for part in ["no lock can be acquired for ", " of 3 nodes", "--restart-guard observed"] {

@@ -73,13 +73,13 @@ fn at_least_delays_other_clients() {
 fn wait_can_be_set_by_a_variable() {
     let nodes = Cluster::start(3);
     nodes.iter().for_each(|node| lock(node, "r", "0123456789abcdef0123456789abcdef"));
-    let session = ShellSession::on(&nodes).with("QUORLOCK_WAIT", "200ms");
+    let session = ShellSession::on(&nodes).with("QUORLOCK_WAIT", "2s");
     for verb in [&["run", "r", "--", "/bin/true"][..], &["hold", "-E", "9", "r"]] {
         let ended = session.execute(verb);
         assert_eq!(ended.code, if verb[0] == "run" { 1 } else { 9 }, "{}", ended.err);
     }
     // The option overrides the variable.
     let session = ShellSession::on(&nodes).with("QUORLOCK_WAIT", "1h");
-    let ended = session.execute(&["run", "-w", "200ms", "r", "--", "/bin/true"]);
+    let ended = session.execute(&["run", "-w", "2s", "r", "--", "/bin/true"]);
     assert_eq!(ended.code, 1, "{}", ended.err);
 }
