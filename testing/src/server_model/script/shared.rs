@@ -191,7 +191,7 @@ fn add(
     let remove = [b"ZREMRANGEBYSCORE", readers, b"-inf", until.as_bytes()];
     run.call("call('ZREMRANGEBYSCORE'", &remove)?;
     if is_later {
-        run.call("call('ZADD', KEYS[2], expiry", &[b"ZADD", readers, ends.as_bytes(), value])?;
+        run.call("call('ZADD', KEYS[2], now + ttl", &[b"ZADD", readers, ends.as_bytes(), value])?;
         if let Some(last) = last(run, readers)? {
             expire_at(run, [lock, readers], last, "last")?;
         }
@@ -259,7 +259,9 @@ pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         run.call("call('ZADD'", &[b"ZADD", readers, until.as_bytes(), other])?;
     }
     let Some(last) = last(run, readers)? else {
-        run.call("call('DEL', KEYS[1], KEYS[2]", &[b"DEL", lock, readers])?;
+        // The second of two equal calls.
+        let at = "call('DEL', KEYS[1], KEYS[2])\n  return 2\nend\nif ARGV[2]";
+        run.call(at, &[b"DEL", lock, readers])?;
         return Ok(Reply::Int(2));
     };
     if cool_down.is_some() || own > last {
