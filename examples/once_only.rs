@@ -28,8 +28,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     redlock.close().await?;
     match outcome? {
         JobOutcome::Ran(rows) => println!("imported {} rows", rows?),
-        JobOutcome::Skipped { since: Some(since), .. } => println!("skipped: done {since:?} ago"),
-        JobOutcome::Skipped { holder, .. } => println!("skipped: {holder:?}"),
+        JobOutcome::Skipped { since: Some(since), holder } => {
+            println!("skipped: done {since:?} ago by {holder:?}");
+        }
+        JobOutcome::Skipped { holder, .. } => println!("skipped: {holder:?} holds the lock"),
     }
     Ok(())
 }

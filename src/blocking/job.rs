@@ -51,7 +51,7 @@ macro_rules! settings {
 
 impl ScheduledJob {
     settings! {
-        /// Commits the period's number after the job instead of before it.
+        /// Takes the period after the job instead of before it.
         take_over();
         /// Moves the beginning of all periods by `offset`.
         offset(offset: Duration);
@@ -59,7 +59,7 @@ impl ScheduledJob {
         at_least(time: Duration);
         /// Limits the duration of the job. After `time`, the lease is lost.
         at_most(time: Duration);
-        /// Sets how long a call waits if another client holds the lock and the period is not done.
+        /// Sets how long a call waits if another client holds the lock and the period is not taken.
         wait(wait: Duration);
         /// Sets the delays between the attempts of a call that waits.
         retry(policy: RetryPolicy);
@@ -75,7 +75,7 @@ impl ScheduledJob {
         class(class: &'static str);
     }
 
-    /// Runs `work` if it has not run in the current period on any machine; see
+    /// Runs `work` if no call on any machine has taken the current period; see
     /// [`ScheduledJob::run`](crate::ScheduledJob::run). If the lease is lost, the work is not
     /// stopped, but it can check [`is_valid`](crate::LeaseRef::is_valid).
     ///

@@ -302,11 +302,11 @@ impl Election {
         }
     }
 
-    /// Waits for the retry delay.
+    /// Waits for the retry delay, or until the client is closed.
     pub(crate) async fn back_off(&self) {
         let (clock, random) = (self.client.backing.clock(), self.client.backing.pool.random());
         let delay = self.options.retry.schedule().next_delay(random.number()).unwrap_or_default();
-        clock.sleep_until(clock.now().after(delay)).await;
+        self.client.sleep_until(clock.now().after(delay)).await;
     }
 }
 

@@ -16,14 +16,26 @@ pub enum JobOutcome<T> {
     Ran(T),
     /// This machine did not run the job.
     Skipped {
-        /// The client that holds the job's lock, if this was found: it runs the job, or the lock is [cooling
-        /// down](Holder::is_cooling_down). `None` if the period was done before this call tried to acquire the lock.
+        /// If `since` is set: the client that has taken the period, without a TTL. `None` if this client uses a version
+        /// of this library that stores no record.
+        ///
+        /// If `since` is `None`: the client that holds the job's lock, if this was found. It runs the job, or the lock is
+        /// [cooling down](Holder::is_cooling_down).
         holder: Option<Holder>,
-        /// Time since the number of this period, or of a later one, was committed. `None` if the number was not
-        /// committed: another client held the lock until the [wait time](crate::ScheduledJob::wait) had passed, or the
-        /// lock was cooling down.
+        /// Time since a call has taken this period, or a later one. With
+        /// [`take_over`](crate::ScheduledJob::take_over), its job has run. Without it, its job was started, or its client
+        /// has ended before.
+        ///
+        /// `None` if no call has taken the period: another client held the lock until the [wait
+        /// time](crate::ScheduledJob::wait) had passed, or the lock was cooling down.
         since: Option<Duration>,
     },
+}
+
+/// A call that did not run the job; see [`JobOutcome::Skipped`].
+pub(crate) struct SkippedJob {
+    pub(super) holder: Option<Holder>,
+    pub(super) since: Option<Duration>,
 }
 
 /// Error returned by [`ScheduledJob::run`](crate::ScheduledJob::run) and its variants. If the work finished, the error
@@ -35,16 +47,16 @@ pub enum JobError<T> {
     /// because such a call is skipped.
     #[error(transparent)]
     NotAcquired(#[from] AcquireError),
-    /// Too few nodes replied to determine whether the period is done, so the job was not started. Without
-    /// [`take_over`](crate::ScheduledJob::take_over), some nodes may have stored the period's number. In this case,
-    /// later calls in the period are skipped.
-    #[error("unknown whether the job has run in this period, not started: {report}")]
+    /// Too few nodes replied to determine whether another call has taken the period, so the job was not started. Without
+    /// [`take_over`](crate::ScheduledJob::take_over), some nodes may have stored the period's number for this call. In
+    /// this case, later calls in the period are skipped.
+    #[error("not started, unknown whether another call has taken this period: {report}")]
     Undecided {
         /// The nodes' replies.
         report: Box<Report>,
     },
     /// The lease was lost while the work was running, or before it started. The work did not finish: its future was
-    /// dropped.
+    /// dropped. Without [`take_over`](crate::ScheduledJob::take_over), this call has taken the period.
     #[error("the lease was lost during the job: {reason}")]
     Lost {
         /// Reason why the lease was lost.
@@ -60,8 +72,8 @@ pub enum JobError<T> {
         /// Result of the release, or an error if too few nodes confirmed the release.
         found: Result<ReleaseOutcome, ReleaseError>,
     },
-    /// The work finished, but too few nodes confirmed the period's number afterwards. Another machine may run the job
-    /// again in this period. Only with [`take_over`](crate::ScheduledJob::take_over).
+    /// The work finished, but too few nodes confirmed the period's number afterwards, or the client was closed before.
+    /// Another machine may run the job again in this period. Only with [`take_over`](crate::ScheduledJob::take_over).
     #[error(
         "the job has run, but it may run again in this period, because no quorum confirmed its number: {report}"
     )]
@@ -82,6 +94,13 @@ impl<T> JobOutcome<T> {
     /// Returns the output of the work, or `None` if the job was skipped.
     pub fn ran(self) -> Option<T> {
         if let Self::Ran(output) = self { Some(output) } else { None }
+    }
+}
+
+impl SkippedJob {
+    pub(crate) fn into_outcome<T>(self) -> JobOutcome<T> {
+        let Self { holder, since } = self;
+        JobOutcome::Skipped { holder, since }
     }
 }
 

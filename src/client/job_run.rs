@@ -1,14 +1,13 @@
 //! Runs scheduled jobs, and drops them if their lease is lost.
 
-use super::job_result::{JobError, JobOutcome};
-use super::job_start::SkippedJob;
+use super::job_result::{JobError, JobOutcome, SkippedJob};
 use super::once::ScheduledJob;
 use super::started_job::StartedJob;
 use super::using::race;
 use crate::lease::{Lease, LeaseRef};
 
 impl ScheduledJob {
-    /// Starts the job if it has not run in the current period, for work that is not a future: the caller does the work
+    /// Starts the job if no call has taken the current period, for work that is not a future: the caller does the work
     /// and then calls [`finish`](StartedJob::finish). Unlike [`run`](Self::run), this method does not stop the work if
     /// the lease is lost: check [`is_valid`](LeaseRef::is_valid), or await [`lost`](LeaseRef::lost).
     ///
@@ -21,13 +20,15 @@ impl ScheduledJob {
         Ok(self.begin().await?.map_or_else(SkippedJob::into_outcome, JobOutcome::Ran))
     }
 
-    /// Runs `work` if it has not run in the current period on any machine. Otherwise, returns
+    /// Runs `work` if no call on any machine has taken the current period. Otherwise, returns
     /// [`Skipped`](JobOutcome::Skipped) at once. The period is determined once, when this future is first polled.
     ///
     /// The lease is renewed until the work ends. If the lease is lost, the work's future is dropped. If another client
-    /// holds the lock, the call repeats its attempt until the period is done, the lock is free, or the [wait
+    /// holds the lock, the call repeats its attempt until the period is taken, the lock is free, or the [wait
     /// time](Self::wait) has passed. Apart from these waits and the work, a call takes at most one [connect
     /// timeout](crate::Builder::connect_timeout) for a client that is not connected yet, and about five node timeouts.
+    /// If a quorum does not confirm the period's number within a node timeout, the call repeats the commit until the
+    /// validity of the lease has passed.
     ///
     /// A work that returns an error has run. See [`try_run`](Self::try_run) for work whose failure does not count.
     ///
@@ -53,7 +54,7 @@ impl ScheduledJob {
         }
     }
 
-    /// Runs the future that `work` returns if the job has not run in the current period; see [`run`](Self::run). Use
+    /// Runs the future that `work` returns if no call has taken the current period; see [`run`](Self::run). Use
     /// this method in generic code, or if the future of an async closure does not satisfy a `Send` bound.
     ///
     /// # Errors

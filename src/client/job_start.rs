@@ -1,26 +1,21 @@
 //! The start of a scheduled job: the check of the period, the lock, and the commit of the period's number.
 
 use super::acquire::Acquire;
-use super::job_result::{JobError, JobOutcome};
+use super::job_counter::JobCounter;
+use super::job_result::{JobError, SkippedJob};
 use super::once::ScheduledJob;
-use super::started_job::{JobCounter, StartedJob};
-use crate::coordinator::PeriodRequest;
+use super::started_job::StartedJob;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::node::Unready;
 use crate::observe::event::Event;
-use crate::observe::{AcquireTag, EventLevel, Holder, Report, escape_name};
-use crate::protocol::{PeriodState, counter_ttl, period_number};
-use crate::wire::{Keys, PeriodStep, period_key};
+use crate::observe::{AcquireTag, EventLevel, Report};
+use crate::protocol::PeriodState;
+use crate::wire::{Keys, PeriodStep};
 use std::time::Duration;
 
 const MIN_PERIOD: Duration = Duration::from_secs(1);
 const MAX_PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-
-pub(crate) struct SkippedJob {
-    holder: Option<Holder>,
-    since: Option<Duration>,
-}
 
 type Begun = Result<StartedJob, SkippedJob>;
 
@@ -28,13 +23,6 @@ enum Attempt<T> {
     Ended(Result<Begun, JobError<T>>),
     /// Another attempt can succeed. Contains the result of the call if no time is left.
     Undecided(Result<Begun, JobError<T>>),
-}
-
-impl SkippedJob {
-    pub(crate) fn into_outcome<T>(self) -> JobOutcome<T> {
-        let Self { holder, since } = self;
-        JobOutcome::Skipped { holder, since }
-    }
 }
 
 impl ScheduledJob {
@@ -47,8 +35,7 @@ impl ScheduledJob {
             Unready::NoRuntime(reason) => AcquireError::NoRuntime { reason },
         })?;
         let (clock, random) = (inner.backing.clock(), inner.backing.pool.random());
-        let number = period_number(clock.wall_us(), self.period, self.offset);
-        let counter = job.counter(number)?;
+        let counter = JobCounter::new(&job, clock.wall_us())?;
         let deadline = clock.now().after(self.options.wait.unwrap_or_default());
         let mut delays = self.options.retry.schedule();
         // A client that was just created connects first. An error is reported by the attempt.
@@ -66,7 +53,7 @@ impl ScheduledJob {
             let now = clock.now();
             let again = delays.next_delay(random.number()).map(|delay| now.after(delay));
             let Some(again) = again.filter(|again| *again < deadline) else { return result };
-            clock.sleep_until(again).await;
+            inner.sleep_until(again).await;
         }
     }
 
@@ -90,26 +77,16 @@ impl ScheduledJob {
         Ok(job)
     }
 
-    fn counter(&self, number: u64) -> Result<JobCounter, ConfigError> {
-        let key = self.client.settings.key(self.name.clone())?;
-        let counter = period_key(&key);
-        let counter =
-            counter.ok_or_else(|| ConfigError::BadJob { name: escape_name(&self.name) })?;
-        let ttl = counter_ttl(self.period).ok_or(ConfigError::BadPeriod { period: self.period })?;
-        let (counter, step) = (Keys::one(counter), PeriodStep::Check);
-        let request = PeriodRequest { counter, number, ttl, step };
-        Ok(JobCounter { client: self.client.clone(), request })
-    }
-
     async fn attempt<T>(&self, counter: &JobCounter, left: Duration) -> Attempt<T> {
-        match counter.check().await {
-            (PeriodState::Open, _) => {}
-            (PeriodState::Done { remaining, .. }, _) => {
-                let since = counter.since(remaining);
-                return Attempt::Ended(Ok(Err(SkippedJob { holder: None, since })));
-            }
-            (PeriodState::Unknown, report) => {
-                return Attempt::Undecided(Err(JobError::Undecided { report }));
+        let reply = match counter.check().await {
+            Ok(reply) => reply,
+            Err(closed) => return Attempt::Ended(Err(closed.into())),
+        };
+        match reply.state {
+            PeriodState::Open => {}
+            PeriodState::Taken { .. } => return Attempt::Ended(Ok(Err(counter.skipped(&reply)))),
+            PeriodState::Unknown => {
+                return Attempt::Undecided(Err(JobError::Undecided { report: reply.report }));
             }
         }
         match self.acquire(left).await {
@@ -147,23 +124,31 @@ impl ScheduledJob {
 
     /// Decides under the lock whether the job runs. Without `take_over`, also commits the period's number.
     async fn claim<T>(&self, counter: &JobCounter, lease: Lease) -> Attempt<T> {
-        let (state, report) = if self.takes_over {
+        let reply = if self.takes_over {
             counter.check().await
         } else {
-            counter.send(PeriodStep::Begin).await
+            counter.commit(PeriodStep::Begin, &lease).await
         };
-        let (counter, commits_after) = (counter.clone(), self.takes_over);
-        Attempt::Ended(match state {
-            PeriodState::Open => Ok(Ok(StartedJob { lease, counter, commits_after })),
-            PeriodState::Done { remaining, .. } => {
-                Ok(Err(SkippedJob { holder: None, since: counter.since(remaining) }))
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(closed) => return Attempt::Ended(Err(closed.into())),
+        };
+        match reply.state {
+            PeriodState::Open => {
+                // The lease can end during a commit.
+                let lost = lease.loss();
+                let (counter, commits_after) = (counter.clone(), self.takes_over);
+                let started = StartedJob { lease, counter, commits_after };
+                let result = lost.map_or(Ok(Ok(started)), |reason| Err(JobError::Lost { reason }));
+                Attempt::Ended(result)
             }
-            // Nodes may have stored the number, so another attempt would take this one for a run.
-            PeriodState::Unknown if !self.takes_over => Err(JobError::Undecided { report }),
+            PeriodState::Taken { .. } => Attempt::Ended(Ok(Err(counter.skipped(&reply)))),
             PeriodState::Unknown => {
-                return Attempt::Undecided(Err(JobError::Undecided { report }));
+                let result = Err(JobError::Undecided { report: reply.report });
+                // Nodes may have stored the number for this call, and would deny it to another attempt.
+                if self.takes_over { Attempt::Undecided(result) } else { Attempt::Ended(result) }
             }
-        })
+        }
     }
 }
 

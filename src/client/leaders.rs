@@ -141,7 +141,7 @@ impl Observation {
             // Submitted before the read, so that no change after the read is missed.
             self.change = Some(driver.next_change(self.keys.clone()));
             let counters = self.counters.clone();
-            let status = observed_status(&self.client, self.keys.clone(), counters).await;
+            let status = observed_status(&self.client, self.keys.clone(), counters).await.ok()?;
             let now = self.client.backing.clock().now();
             self.read_at = now.after(self.interval);
             let Some(leader) = leader(&status) else { continue };

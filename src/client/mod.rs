@@ -12,6 +12,7 @@ mod config;
 mod credentials;
 mod election;
 mod inner;
+mod job_counter;
 mod job_result;
 mod job_run;
 mod job_start;

@@ -32,7 +32,7 @@ pub struct Once {
 /// let report = redlock.once("report").every(Duration::from_secs(3_600));
 /// match report.run(async |_lease| "42 rows").await? {
 ///     JobOutcome::Ran(rows) => println!("done: {rows}"),
-///     JobOutcome::Skipped { since, .. } => println!("another machine ran it {since:?} ago"),
+///     JobOutcome::Skipped { since, .. } => println!("another machine has taken it {since:?} ago"),
 /// }
 /// # let again = redlock.once("report").every(Duration::from_secs(3_600));
 /// # assert!(again.run(async |_lease| ()).await?.is_skipped());
@@ -43,25 +43,30 @@ pub struct Once {
 /// # How it works
 /// The caller's scheduler, such as cron or `tokio::time::interval`, calls [`run`](Self::run) on each machine. Periods
 /// are numbered by the machine's wall clock: floor(Unix time / period). The job has a lock, which is renewed while the
-/// job runs, and a counter on each node: the number of the last period that is done. The job runs if this client has
-/// acquired the lock, a quorum of nodes has a counter below the current number, and no node has a counter that is not.
+/// job runs, and a counter on each node: the number of the last period that a call has taken, with a record of this call.
+/// The job runs if this client has acquired the lock, the period is free on a quorum of nodes, and no node reports that
+/// another call has taken it.
 ///
-/// - **At most once** (default): the number is committed before the job starts. After a crash, the job does not run
+/// - **At most once** (default): the call takes the period before the job starts. After a crash, the job does not run
 ///   again in this period.
-/// - **At least once** ([`take_over`](Self::take_over)): the number is committed after the job. After a crash, another
-///   call runs the job in the same period.
+/// - **At least once** ([`take_over`](Self::take_over)): the call takes the period after the job. After a crash, another
+///   call runs the job in the same period. If all calls of the job use `take_over`, the job has run to its end at least
+///   once in each period in which a call returns [`Ran`](crate::JobOutcome::Ran), or
+///   [`Skipped`](crate::JobOutcome::Skipped) with `since`.
 ///
-/// Nodes only raise a counter, and keep it for two periods and one minute.
+/// Nodes keep a counter for two periods and one minute.
 ///
 /// # Limits
 /// - **Nodes that lose their data** inside a period can cause a second run: it takes a majority of nodes, counting nodes
 ///   that have lost their counters and nodes that do not reply. The [restart guard](crate::RestartGuard) ignores a
 ///   restarted node for about [`max_ttl`](crate::Builder::max_ttl), and each call restores the counter on nodes that
-///   have lost it.
+///   have lost it. If no call comes in between, a rolling restart of nodes without persistence loses all counters.
 /// - **Wall clocks** must agree to within the period. See [`at_least`](Self::at_least) for schedules that are close to
 ///   the beginning of a period. While a machine's clock is ahead, the calls of other machines are skipped until their
 ///   clocks reach the same period, or until the counter expires.
-/// - All machines must use the same period and the same offset for a name.
+/// - All machines must use the same period, the same offset and the same mode for a name. If the period is changed, the
+///   time of the last run decides whether the new period is taken. A skipped call with another period or mode than the
+///   call that has taken the period emits [`JobsDiffer`](crate::event::Event::JobsDiffer).
 #[derive(Clone)]
 #[must_use = "nothing runs until run() is called"]
 pub struct ScheduledJob {
@@ -106,11 +111,16 @@ impl Once {
 }
 
 impl ScheduledJob {
-    /// Commits the period's number after the job instead of before it. If the machine crashes or loses its lease during
-    /// the job, the next call runs the job again in the same period: at least once instead of at most once.
+    /// Takes the period after the job instead of before it. If the machine crashes or loses its lease during the job, the
+    /// next call runs the job again in the same period: at least once instead of at most once.
     ///
     /// Another machine can take over only with a call in the same period: either its scheduler calls more often than
-    /// once per period, or the call [waits](Self::wait) until the lock has expired.
+    /// once per period, or the call [waits](Self::wait) until the lock has expired. A call that returns
+    /// [`Skipped`](crate::JobOutcome::Skipped) without `since` has only found the lock held, and does not take over if
+    /// the holder crashes later.
+    ///
+    /// All calls of a job must use `take_over`, or none. A call without it takes the period before its job; if this job
+    /// fails, it is not taken over.
     pub fn take_over(mut self) -> Self {
         self.takes_over = true;
         self
@@ -144,7 +154,7 @@ impl ScheduledJob {
         self
     }
 
-    /// Sets how long a call waits if another client holds the lock and the period is not done, or if too few nodes
+    /// Sets how long a call waits if another client holds the lock and the period is not taken, or if too few nodes
     /// reply. After this time, the call is skipped, or fails. Zero means a single attempt. Default: the client's
     /// [`wait`](crate::Builder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {

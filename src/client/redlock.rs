@@ -198,7 +198,7 @@ impl Redlock {
     /// The future can be dropped at any time.
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
         let keys = self.inner.checked_keys(resource.as_ref())?;
-        Ok(status(&self.inner, keys).await)
+        status(&self.inner, keys).await
     }
 
     /// Deletes the lock on `resource`, regardless of its holder. The client first reads the lock's value from each
@@ -225,7 +225,7 @@ impl Redlock {
     /// If the future is dropped, some nodes may already have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
         let keys = self.inner.checked_keys(resource.as_ref())?;
-        Ok(force_release(&self.inner, keys).await)
+        force_release(&self.inner, keys).await
     }
 
     /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
@@ -369,13 +369,10 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time. Dropping it closes the connections of the check.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
-        let Inner { driver, backing, settings } = &*self.inner;
-        if driver.is_closed() {
-            return Err(ClientError::Closed);
-        }
+        let Inner { backing, settings, .. } = &*self.inner;
         let key = settings.key(probe_resource(backing.pool.random()))?;
         let preview = |servers: &[_]| backing.preview_guard(servers);
-        let mut nodes = check(&backing.pool, preview, key).await?;
+        let mut nodes = self.inner.until_closed(check(&backing.pool, preview, key)).await??;
         for (semaphore, difference) in backing.differing_permits() {
             let PermitsDifference { permits, other_permits, nodes: reporting } = difference;
             let semaphore = escape_name(&semaphore);

@@ -134,13 +134,13 @@ impl Semaphore {
         Ok(found.with_more(self.read(own..most).await?))
     }
 
-    async fn read(&self, permits: Range<usize>) -> Result<Vec<Status>, ConfigError> {
+    async fn read(&self, permits: Range<usize>) -> Result<Vec<Status>, ClientError> {
         let keys = self.client.settings.permit_keys(&self.name, permits)?;
         let read = |key: &Key| {
             let keys = Keys::one(key.clone());
             async { status(&self.client, keys).await }
         };
-        Ok(join_all(keys.iter().map(read)).await)
+        join_all(keys.iter().map(read)).await.into_iter().collect()
     }
 }
 

@@ -203,7 +203,7 @@ impl Acquire {
 }
 
 /// Polls `working` until it ends or the lease is lost.
-pub(super) async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
+pub(super) async fn race<T>(working: impl Future<Output = T>, lease: &LeaseRef) -> Result<T, Loss> {
     let mut working = pin!(working);
     let mut lost = pin!(lease.lost());
     poll_fn(|cx| match lost.as_mut().poll(cx) {

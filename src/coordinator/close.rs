@@ -9,7 +9,7 @@ use crate::protocol::Time;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Starts to close the client. All current and future acquires fail, and all leases are released. The client
+    /// Starts to close the client. All current and future acquires and requests fail, and all leases are released. The client
     /// reports [`Completion::Closed`] once all releases are delivered, or after `limit` at the latest. Releases that
     /// are still pending at that time are delivered afterwards.
     pub(crate) fn handle_close(&mut self, limit: Duration, now: Time) {
@@ -25,6 +25,7 @@ impl Coordinator {
             self.advance(id, now);
         }
         self.report_change(None);
+        self.cut_off_surveys();
         self.close_leases(now);
         self.cx.is_closing = true;
         self.prune(now);

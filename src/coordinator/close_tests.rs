@@ -2,8 +2,10 @@
 
 use super::world_calls_tests::{keys, renewed, request, waiting};
 use super::world_tests::{HostState, World, ms};
-use super::{AcquireFailure, AcquireRequest, Completion};
-use crate::protocol::{LeaseStatus, Loss, Outcome, Time};
+use super::{AcquireFailure, AcquireRequest, Completion, PeriodRequest};
+use crate::protocol::{LeaseStatus, Loss, Outcome, Time, Ttl};
+use crate::wire::{PeriodStep, PeriodUpdate};
+use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -219,4 +221,38 @@ fn ready_ends_with_the_close_of_the_client() {
     coordinator.handle_ready(now);
     world.run_for(ms(200));
     assert!(!world.processes[a].completions.is_empty(), "ready never ends");
+}
+
+#[test]
+fn close_ends_requests_without_a_lease() {
+    let mut world = World::new(3, 90);
+    let a = world.connected();
+    (0..3).for_each(|node| world.set_state(node, HostState::Hung));
+    let mut calls = Vec::new();
+    let (coordinator, now) = world.coordinator(a);
+    // The second requests begin when the client is closed already.
+    for _ in 0..2 {
+        calls.push(coordinator.handle_status(keys(&["k"]), None, now));
+        calls.push(coordinator.handle_force_release(keys(&["k"]), now));
+        let update = PeriodUpdate {
+            number: 7,
+            begins_us: 0,
+            ttl: Ttl::SHORTEST,
+            step: PeriodStep::Begin,
+            record: None,
+        };
+        let (keys, update, timeout) = (keys(&["k"]), Arc::new(update), SECOND);
+        calls.push(coordinator.handle_period(PeriodRequest { keys, update, timeout }, now));
+        coordinator.handle_close(SECOND, now);
+    }
+    assert_eq!(calls.len(), 6);
+    world.run_for(ms(1));
+    let is_cut_off = |call| {
+        let mut completions = world.processes[a].completions.iter();
+        completions.any(|it| matches!(it, Completion::CutOff { call: ended } if *ended == call))
+    };
+    assert!(calls.into_iter().all(is_cut_off));
+    (0..3).for_each(|node| world.set_state(node, HostState::Up));
+    world.run_for(SECOND);
+    world.assert_idle();
 }

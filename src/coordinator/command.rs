@@ -110,15 +110,15 @@ impl NodeCommand {
             | Command::Read
             | Command::Observe
             | Command::ForceDelete
-            | Command::Period { .. } => None,
+            | Command::Period(_) => None,
         }
     }
 
     /// Returns true for a request that asks whether a period is done. The grant of a node that may have lost the job's
     /// counter must not count.
     pub(super) fn asks_for_period(&self) -> bool {
-        let Command::Period { step, .. } = self.command() else { return false };
-        matches!(step, PeriodStep::Check | PeriodStep::Begin)
+        let Command::Period(update) = self.command() else { return false };
+        matches!(update.step, PeriodStep::Check | PeriodStep::Begin)
     }
 
     /// Returns true if the pipeline with this command must also contain `TIME`. The reading of the node's clock decides

@@ -5,8 +5,9 @@ use super::slots::{AcquireId, ChangeId, LeaseId, RoundId};
 use super::votes::VoteCounter;
 use crate::observe::{Report, VoteEligibility};
 use crate::protocol::{LeaseStatus, NodeSet, Outcome, PeriodState, Refusal, Time};
-use crate::wire::Answer;
+use crate::wire::{Answer, PeriodRecord};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) enum Completion {
@@ -44,11 +45,17 @@ pub(crate) enum Completion {
     Period {
         call: RoundId,
         state: PeriodState,
+        /// Set if the period is taken.
+        taken: Option<TakenPeriod>,
         report: Report,
     },
     ForceReleased {
         call: RoundId,
         report: Report,
+    },
+    /// The client was closed before a status request, a request for a job's counter or a forced release was decided.
+    CutOff {
+        call: RoundId,
     },
     /// A key may have changed on a node.
     Changed {
@@ -125,4 +132,14 @@ pub(crate) struct PermitsDifference {
     pub(crate) other_permits: usize,
     /// The nodes that reported a holder with the other number.
     pub(crate) nodes: NodeSet,
+}
+
+/// The counter that a node reported for a period that is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenPeriod {
+    pub(crate) number: u64,
+    /// Remaining TTL of the counter. `None` if the node did not report it.
+    pub(crate) remaining: Option<Duration>,
+    /// `None` if a client without records has stored the number.
+    pub(crate) record: Option<Box<PeriodRecord>>,
 }

@@ -153,6 +153,10 @@ impl Coordinator {
         self.release_other_keys(claim, all, now);
         self.release_claim(claim, None, Some(call), now);
         self.settle(now);
+        if self.is_closed() {
+            // No connection is left to deliver the release, and no alarm to end its round.
+            self.close_round(call, now);
+        }
         call
     }
 

@@ -107,7 +107,8 @@ mod world_tests;
 pub(crate) use acquire::{AcquireRequest, SharingTerms};
 pub(crate) use claim::Claim;
 pub(crate) use completion::{
-    AcquireFailure, Completion, NodeLock, PermitsDifference, Replies, UndeliveredReleases,
+    AcquireFailure, Completion, NodeLock, PermitsDifference, Replies, TakenPeriod,
+    UndeliveredReleases,
 };
 pub(crate) use context::ConnectionId;
 pub(crate) use period::PeriodRequest;

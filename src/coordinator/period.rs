@@ -1,48 +1,51 @@
 //! Requests for the counters of scheduled jobs, which run once per period.
 
-use super::completion::Completion;
+use super::completion::{Completion, TakenPeriod};
 use super::slots::RoundId;
 use super::state::Coordinator;
 use super::votes::{Owner, VoteCounter};
-use crate::protocol::{NodeId, PeriodState, Time, Ttl};
-use crate::wire::{Answer, Command, Conflict, Keys, PeriodStep, RemainingTtl};
+use crate::protocol::{NodeId, PeriodState, Time};
+use crate::wire::{Answer, Command, Conflict, Keys, PeriodUpdate, RemainingTtl};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub(crate) struct PeriodRequest {
-    /// The key of the counter.
-    pub(crate) counter: Keys,
-    pub(crate) number: u64,
-    /// The TTL of a raised counter.
-    pub(crate) ttl: Ttl,
-    pub(crate) step: PeriodStep,
+    /// The keys of the counter and of its record.
+    pub(crate) keys: Keys,
+    pub(crate) update: Arc<PeriodUpdate>,
+    /// How long the request waits for replies.
+    pub(crate) timeout: Duration,
 }
 
 impl Coordinator {
-    /// Starts a request that compares the counter on each node with the number of a period, and raises it if the
+    /// Starts a request that compares the counter on each node with a period, and stores the period's number if the
     /// request's step requires this. The request ends with [`Completion::Period`] once all nodes have replied, or after
-    /// the node timeout.
+    /// its timeout.
     pub(crate) fn handle_period(&mut self, request: PeriodRequest, now: Time) -> RoundId {
-        let PeriodRequest { counter, number, ttl, step } = request;
-        let command = (counter, None, Command::Period { number, ttl, step });
-        let call = self.begin_survey(Owner::Period, command, None, now);
+        let PeriodRequest { keys, update, timeout } = request;
+        let command = (keys, None, Command::Period(update));
+        let call = self.begin_survey(Owner::Period, command, None, timeout, now);
         self.settle(now);
         call
     }
 
     pub(super) fn complete_period(&mut self, call: RoundId, votes: &VoteCounter, now: Time) {
         let ids = || self.cx.settings.quorum.ids();
-        let remaining = |node| match votes.refusal(node) {
-            Some(Answer::Denied(Conflict { remaining, .. })) => {
-                remaining.map(RemainingTtl::at_most)
-            }
+        let taken = |node| match votes.refusal(node)? {
+            Answer::Denied(Conflict { counter, remaining, record, .. }) => Some(TakenPeriod {
+                number: (*counter)?,
+                remaining: remaining.map(RemainingTtl::at_most),
+                record: record.clone(),
+            }),
             _ => None,
         };
+        // The counter that was stored first, by a call that is known.
+        let taken = ids().filter_map(taken).min_by_key(|it| (it.record.is_none(), it.remaining));
         let is_excluded = |node| matches!(votes.refusal(node), Some(Answer::Excluded(_)));
         let is_lower = |node: &NodeId| votes.has_granted(*node) || is_excluded(*node);
-        let (remaining, lower) =
-            (ids().filter_map(remaining).min(), ids().filter(is_lower).count());
-        let state = PeriodState::new(votes.round(), remaining, lower);
+        let state = PeriodState::new(votes.round(), ids().filter(is_lower).count());
         let report = votes.report(self.cx.names(), now);
-        self.completions.push_back(Completion::Period { call, state, report });
+        self.completions.push_back(Completion::Period { call, state, taken, report });
     }
 }

@@ -12,6 +12,7 @@ use super::votes::{Owner, VoteCounter};
 use crate::protocol::{Goal, NodeId, Round, Time};
 use crate::wire::{Answer, Command, Conflict, CounterKeys, Counters, Keys, NodeFailure, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Coordinator {
     /// Starts a status request, which reads the state of the lock on each node. The request ends with
@@ -26,7 +27,8 @@ impl Coordinator {
         now: Time,
     ) -> RoundId {
         let command = if counters.is_some() { Command::Observe } else { Command::Read };
-        let call = self.begin_survey(Owner::Status, (keys, counters, command), None, now);
+        let (timeout, command) = (self.cx.settings.node_timeout, (keys, counters, command));
+        let call = self.begin_survey(Owner::Status, command, None, timeout, now);
         self.settle(now);
         call
     }
@@ -34,8 +36,8 @@ impl Coordinator {
     /// Starts a forced release, which reads the lock's value on each node and then tries once to delete it. The request
     /// ends with [`Completion::ForceReleased`].
     pub(crate) fn handle_force_release(&mut self, keys: Keys, now: Time) -> RoundId {
-        let read = (keys.clone(), None, Command::Read);
-        let call = self.begin_survey(Owner::ForcedRelease, read, Some(keys), now);
+        let (timeout, read) = (self.cx.settings.node_timeout, (keys.clone(), None, Command::Read));
+        let call = self.begin_survey(Owner::ForcedRelease, read, Some(keys), timeout, now);
         self.settle(now);
         call
     }
@@ -63,11 +65,24 @@ impl Coordinator {
     }
 
     pub(crate) fn handle_cancel_call(&mut self, call: RoundId, now: Time) {
+        self.forget_survey(call);
+        self.settle(now);
+    }
+
+    /// Ends all status requests, requests for a job's counter and forced releases. A closed client has neither
+    /// connections nor an alarm, so their rounds would never end.
+    pub(super) fn cut_off_surveys(&mut self) {
+        while let Some((&call, _)) = self.surveys.first_key_value() {
+            self.forget_survey(call);
+            self.completions.push_back(Completion::CutOff { call });
+        }
+    }
+
+    fn forget_survey(&mut self, call: RoundId) {
         if let Some(survey) = self.surveys.remove(&call) {
             survey.claims.iter().for_each(|claim| claim.withdraw());
             self.forget_round(Some(survey.round));
         }
-        self.settle(now);
     }
 
     #[cfg(test)]
@@ -76,25 +91,30 @@ impl Coordinator {
     }
 
     /// Sends `command` to all nodes, in a round that waits for their replies. `deletes` contains the keys that a second
-    /// round deletes.
+    /// round deletes. After the client was closed, the request ends at once with [`Completion::CutOff`].
     pub(super) fn begin_survey(
         &mut self,
         owner: Owner,
         (keys, counters, command): (Keys, Option<Arc<CounterKeys>>, Command),
         deletes: Option<Keys>,
+        timeout: Duration,
         now: Time,
     ) -> RoundId {
-        let call = self.insert_survey_round(owner, now);
+        let call = self.insert_survey_round(owner, timeout, now);
         let fence = counters.map(|keys| Counters::new(keys, 0));
         let claim = self.survey_claim(keys, Value::fresh(&self.cx.random), fence);
         self.surveys.insert(call, Survey { round: call, claims: vec![claim.clone()], deletes });
+        if self.is_closing() {
+            self.cut_off_surveys();
+            return call;
+        }
         let all = self.cx.settings.quorum.ids().collect();
         self.submit(all, &claim, command, Some(call), now);
         call
     }
 
-    fn insert_survey_round(&mut self, owner: Owner, now: Time) -> RoundId {
-        let close_at = now.after(self.cx.settings.node_timeout);
+    fn insert_survey_round(&mut self, owner: Owner, timeout: Duration, now: Time) -> RoundId {
+        let close_at = now.after(timeout);
         let round = Round::new(self.cx.settings.quorum, Goal::Survey);
         let round = self.rounds.insert(VoteCounter::new(owner, round, now, close_at));
         self.set_timeout(close_at, Timeout::Round(round));
@@ -139,9 +159,9 @@ impl Coordinator {
     /// Starts the second round of a forced release, in which each node that reported a value must delete that value.
     /// For the other nodes, the reply to the first round counts again.
     fn delete_holders(&mut self, call: RoundId, keys: &Keys, found: &VoteCounter, now: Time) {
-        let round = self.insert_survey_round(Owner::Deletion { call }, now);
-        let mut claims = Vec::new();
         let timeout = self.cx.settings.node_timeout;
+        let round = self.insert_survey_round(Owner::Deletion { call }, timeout, now);
+        let mut claims = Vec::new();
         for node in self.cx.settings.quorum.ids() {
             match found.refusal(node) {
                 Some(Answer::Denied(Conflict { value: Some(value), .. })) => {

@@ -6,7 +6,7 @@ use super::shared::Engine;
 use super::slot::CallId;
 use crate::coordinator::{
     AcquireFailure, AcquireRequest, Claim, Completion, Coordinator, LeaseId, NodeLock,
-    PeriodRequest, RoundId, SharedLease,
+    PeriodRequest, RoundId, SharedLease, TakenPeriod,
 };
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
@@ -110,7 +110,8 @@ impl Client {
         Ok(PendingAcquire { engine: engine.clone(), call, is_renewed })
     }
 
-    /// Submits a request and waits for the completion. Returns `None` if the coordinator panics.
+    /// Submits a request and waits for the completion. Returns `None` if the coordinator panics, and
+    /// [`Completion::CutOff`] if the client is closed first. The callers return `None` in both cases.
     async fn call(
         &self,
         submit: impl FnOnce(&mut Coordinator, Time) -> RoundId + Send + 'static,
@@ -147,9 +148,12 @@ impl Client {
         self.engine().call(move |it, _| Some(CallId::Change(it.handle_await_change(&keys))))
     }
 
-    pub(crate) async fn period(&self, request: PeriodRequest) -> Option<(PeriodState, Report)> {
+    pub(crate) async fn period(
+        &self,
+        request: PeriodRequest,
+    ) -> Option<(PeriodState, Option<TakenPeriod>, Report)> {
         match self.call(move |it, now| it.handle_period(request, now)).await {
-            Some(Completion::Period { state, report, .. }) => Some((state, report)),
+            Some(Completion::Period { state, taken, report, .. }) => Some((state, taken, report)),
             _ => None,
         }
     }

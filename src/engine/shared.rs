@@ -134,7 +134,8 @@ impl State {
             | Completion::Released { call, .. }
             | Completion::Status { call, .. }
             | Completion::Period { call, .. }
-            | Completion::ForceReleased { call, .. } => CallId::Round(*call),
+            | Completion::ForceReleased { call, .. }
+            | Completion::CutOff { call } => CallId::Round(*call),
             Completion::Changed { request } => CallId::Change(*request),
             Completion::LeaseEnded { lease, .. } => {
                 return effects.ended.push(*lease);

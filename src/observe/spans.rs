@@ -269,7 +269,16 @@ impl Spans {
                 );
             }
             Event::JobUndecided { lock: LockInfo { resources, .. }, report } => {
-                debug!(target: "quorlock", "unknown whether the job {resources} has run in this period: {report}");
+                debug!(target: "quorlock", "unknown whether a call has taken this period of the job {resources}: {report}");
+            }
+            Event::JobsDiffer { lock, takes_over, other_takes_over, period, other_period } => {
+                warn!(
+                    target: "quorlock",
+                    takes_over, other_takes_over, ?period, ?other_period,
+                    "another client runs the job {} with another period or take_over: use the same settings in all \
+                     clients",
+                    lock.resources,
+                );
             }
             Event::ReleaseStarted { lock, held_for, .. } => {
                 let LockInfo { id, resources, .. } = lock;

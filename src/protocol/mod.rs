@@ -85,7 +85,7 @@ pub(crate) use fencing::{LIMIT, hint};
 pub(crate) use liveness::{Action, HEARTBEAT, Liveness};
 pub(crate) use node_clock::{NodeClock, Offset, Reading};
 pub(crate) use pending::{PendingCommands, PendingRelease, PendingWork};
-pub(crate) use period::{PeriodState, counter_ttl, period_number};
+pub(crate) use period::{PeriodState, counter_ttl, period_begin, period_number};
 pub(crate) use quarantine::{Event, Exclusion, Policy, Quarantine, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub(crate) use release_log::{Epoch, FreeNodes, ReleaseLog};

@@ -1,9 +1,10 @@
 //! Once per period: the number of a period, and whether its job may run.
 //!
-//! Each node keeps a counter beside a job's key: the number of the last period whose job has run, or was started. A
-//! command raises the counter on all nodes and returns whether it was lower. A job may run if at least a quorum of
-//! nodes had a lower counter, and **no** node had this number or a higher one. Two quorums share a node, and that node
-//! raises its counter only once. So a second run in the same period needs nodes that lose their counters.
+//! Each node keeps a counter beside a job's key: the number of the last period that a call has taken, and a record of
+//! this call. A command stores the number on all nodes and returns whether the period was free. A job may run if the
+//! period was free on at least a quorum of nodes, and taken by another call on **no** node. Two quorums share a node, and
+//! that node stores the number for one call only. So a second run in the same period needs nodes that lose their
+//! counters.
 
 use super::round::Round;
 use super::validity::Ttl;
@@ -16,14 +17,12 @@ const EXTRA_SECONDS: u64 = 60;
 /// The replies to a request for a job's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeriodState {
-    /// A quorum's counters were lower, and no node's counter was not. After the job has run: a quorum has raised its
-    /// counters.
+    /// The period is free on a quorum of nodes, and taken on none. After a commit: a quorum has stored the number for
+    /// this call.
     Open,
-    /// At least one node's counter has the period's number, or a higher one.
-    Done {
-        /// The shortest remaining TTL of such a counter, which was raised first. `None` if no node reported it.
-        remaining: Option<Duration>,
-        /// Whether another node's counter is lower.
+    /// The period is taken on at least one node.
+    Taken {
+        /// Whether the period is free on another node.
         is_partial: bool,
     },
     /// Too few nodes replied with a vote that counts.
@@ -31,11 +30,11 @@ pub(crate) enum PeriodState {
 }
 
 impl PeriodState {
-    /// Evaluates a decided round. `remaining` is the shortest remaining TTL of the denying nodes' counters, and `lower`
-    /// the number of nodes whose counter was lower, whether or not their votes count.
-    pub(crate) fn new(round: &Round, remaining: Option<Duration>, lower: usize) -> Self {
+    /// Evaluates a decided round. `free` is the number of nodes where the period is free, whether or not their votes
+    /// count.
+    pub(crate) fn new(round: &Round, free: usize) -> Self {
         if round.denied().len() > 0 {
-            return Self::Done { remaining, is_partial: lower > 0 };
+            return Self::Taken { is_partial: free > 0 };
         }
         if round.quorum().reached(round.granted().len()) { Self::Open } else { Self::Unknown }
     }
@@ -47,6 +46,12 @@ pub(crate) fn period_number(wall_us: u64, period: Duration, offset: Duration) ->
     let since = u128::from(wall_us).saturating_sub(offset.as_micros());
     let number = since.checked_div(period.as_micros()).unwrap_or_default();
     u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Returns the beginning of the period `number`, in microseconds since 1970.
+pub(crate) fn period_begin(number: u64, period: Duration, offset: Duration) -> u64 {
+    let begin = period.as_micros().saturating_mul(number.into()).saturating_add(offset.as_micros());
+    if number == 0 { 0 } else { u64::try_from(begin).unwrap_or(u64::MAX) }
 }
 
 /// Returns the TTL of a job's counter: two periods and a minute. `None` if that is no valid TTL.
@@ -75,6 +80,18 @@ mod tests {
             period_number(u64::MAX, Duration::from_secs(1), Duration::ZERO),
             18_446_744_073_709
         );
+    }
+
+    #[test]
+    fn time_is_not_before_the_begin_of_its_own_period_only() {
+        let second = Duration::from_secs(1);
+        for (period, offset) in [(DAY, Duration::ZERO), (DAY, 3 * second), (second, second / 3)] {
+            for wall_us in [1_469_000_000_000_000, 1_469_000_000_000_001, 5, 86_400_000_000] {
+                let number = period_number(wall_us, period, offset);
+                let begin = |number| period_begin(number, period, offset);
+                assert!(begin(number) <= wall_us && wall_us < begin(number + 1), "{wall_us}");
+            }
+        }
     }
 
     #[test]
@@ -107,13 +124,13 @@ mod tests {
                     round.handle_vote(NodeId::new(node), vote(node), Time::default());
                 }
                 let count = |wanted| (0..nodes).filter(|node| vote(*node) == wanted).count();
-                let (lower, denied) = (count(Vote::Granted), count(Vote::Denied));
-                let expected = match (denied, 2 * lower > nodes) {
+                let (free, denied) = (count(Vote::Granted), count(Vote::Denied));
+                let expected = match (denied, 2 * free > nodes) {
                     (0, true) => PeriodState::Open,
                     (0, false) => PeriodState::Unknown,
-                    _ => PeriodState::Done { remaining: None, is_partial: lower > 0 },
+                    _ => PeriodState::Taken { is_partial: free > 0 },
                 };
-                assert_eq!(PeriodState::new(&round, None, lower), expected, "{votes} of {nodes}");
+                assert_eq!(PeriodState::new(&round, free), expected, "{votes} of {nodes}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The parsed form of a node's reply to a command.
 
 use super::failure::NodeFailure;
+use super::period_record::PeriodRecord;
 use super::value::Value;
 use crate::protocol::{Time, Vote};
 use std::time::Duration;
@@ -48,8 +49,10 @@ pub(crate) struct Conflict {
     pub(crate) key_index: usize,
     /// Whether the node sends an invalidation when the key changes.
     pub(crate) is_watched: bool,
-    /// Value of the fencing counters, if the command was fenced.
+    /// Value of the fencing counters, if the command was fenced, or of a job's counter.
     pub(crate) counter: Option<u64>,
+    /// The record of a job's counter.
+    pub(crate) record: Option<Box<PeriodRecord>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,10 +53,10 @@ pub(crate) fn main_key(key: &[u8]) -> &[u8] {
     &key[..end.unwrap_or(key.len())]
 }
 
-/// Returns the key of the counter of the scheduled job with the key `job`. Returns `None` in the same cases as
-/// [`auxiliary_key`].
-pub(crate) fn period_key(job: &[u8]) -> Option<Key> {
-    auxiliary_key(job, "period")
+/// Returns the keys of the counter and of its record, in this order, for the scheduled job with the key `job`. Returns
+/// `None` in the same cases as [`auxiliary_key`].
+pub(crate) fn period_keys(job: &[u8]) -> Option<Keys> {
+    Keys::all(vec![auxiliary_key(job, "period")?, auxiliary_key(job, "run")?])
 }
 
 /// Returns the name of the queue for acquires that need any one of `keys`. It differs from all lock keys and from the

@@ -3,6 +3,7 @@
 use super::capabilities::Capabilities;
 use super::counters::{CounterMode, CounterUpdate, Counters};
 use super::keys::{AnyKey, Keys};
+use super::period_record::PeriodRecord;
 use super::release_command::{delete_all, delete_any, swap};
 use super::reply::RequestKind;
 use super::reply_shape::{ReplyShape, Writer};
@@ -48,19 +49,32 @@ pub(crate) enum Command {
     /// Deletes a key if it still holds a value that was read earlier. The value may belong to any client. The command
     /// is sent once and never retried.
     ForceDelete,
-    /// Compares a job's counter with the `number` of a period. Unless `step` only compares, raises a lower counter to
-    /// `number` and sets its TTL.
-    Period { number: u64, ttl: Ttl, step: PeriodStep },
+    /// Compares a job's counter with a period, and can store the number of the period.
+    Period(Arc<PeriodUpdate>),
+}
+
+/// A request for a job's counter.
+#[derive(Clone, Debug)]
+pub(crate) struct PeriodUpdate {
+    /// The number of the period.
+    pub(crate) number: u64,
+    /// The beginning of the period, in microseconds since 1970.
+    pub(crate) begins_us: u64,
+    /// The TTL of a stored number and its record.
+    pub(crate) ttl: Ttl,
+    pub(crate) step: PeriodStep,
+    /// The record to store with the number. A node that has stored this record grants the request again.
+    pub(crate) record: Option<PeriodRecord>,
 }
 
 /// The purpose of a request for a job's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeriodStep {
-    /// Compares only. A counter that is not lower is a denial.
+    /// Compares only. A node where the period is taken denies.
     Check,
-    /// Raises the counter before the job runs. A counter that is not lower is a denial.
+    /// Stores the number before the job runs. A node where another call has taken the period denies.
     Begin,
-    /// Raises the counter after the job has run. A counter that is not lower is a grant.
+    /// Stores the number after the job has run. A node where the period is taken grants.
     Finish,
 }
 
@@ -97,7 +111,7 @@ impl Command {
             | Self::Read
             | Self::Observe
             | Self::ForceDelete
-            | Self::Period { .. } => None,
+            | Self::Period(_) => None,
         }
     }
 
@@ -124,8 +138,8 @@ impl Command {
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => RequestKind::Release,
             Self::ReleaseAny => RequestKind::ReleaseAny,
             Self::Read | Self::Observe => RequestKind::Read,
-            Self::Period { step: PeriodStep::Finish, .. } => RequestKind::FinishPeriod,
-            Self::Period { .. } => RequestKind::Period,
+            Self::Period(update) if update.step == PeriodStep::Finish => RequestKind::FinishPeriod,
+            Self::Period(_) => RequestKind::Period,
         }
     }
 
@@ -144,11 +158,9 @@ impl Command {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_touch(node, until)
             }
-            Self::ReleaseAny
-            | Self::Read
-            | Self::Observe
-            | Self::ForceDelete
-            | Self::Period { .. } => None,
+            Self::ReleaseAny | Self::Read | Self::Observe | Self::ForceDelete | Self::Period(_) => {
+                None
+            }
         }
     }
 
@@ -223,7 +235,7 @@ impl Command {
                 let counters = of.fence.map(Counters::keys);
                 read(&mut writer, form, keys, counters, watches);
             }
-            Self::Period { .. } => period(&mut writer, form, keys, self),
+            Self::Period(update) => period(&mut writer, form, keys, update),
         }
         writer.shape()
     }
@@ -275,11 +287,13 @@ fn acquire(
     writer.record_verdict();
 }
 
-/// Appends the script that compares a job's counter with a period's number.
-fn period(writer: &mut Writer<'_>, form: Form, keys: &Keys, command: &Command) {
-    let Command::Period { number, ttl, step } = *command else { return };
-    let ttl = if step == PeriodStep::Check { 0 } else { ttl.as_millis() };
-    PERIOD.call(form, keys, None, 2, writer.requests).number(number).number(ttl).end();
+/// Appends the script that compares a job's counter with a period.
+fn period(writer: &mut Writer<'_>, form: Form, keys: &Keys, update: &PeriodUpdate) {
+    let PeriodUpdate { number, begins_us, ttl, step, record } = update;
+    let ttl = if *step == PeriodStep::Check { 0 } else { ttl.as_millis() };
+    let record = record.as_ref().map(PeriodRecord::text).unwrap_or_default();
+    let call = PERIOD.call(form, keys, None, 4, writer.requests).number(*number).number(ttl);
+    call.number(*begins_us).arg(record).end();
     writer.record_verdict();
 }
 

@@ -16,6 +16,7 @@ mod greeting;
 mod inspection;
 mod invalidations;
 mod keys;
+mod period_record;
 mod release_command;
 mod reply;
 mod reply_shape;
@@ -31,10 +32,12 @@ mod unknown_command;
 mod value;
 
 pub(crate) use answer::{Answer, Conflict, Grant, RemainingTtl};
-pub(crate) use auxiliary_key::{is_reserved, main_key, period_key, permit_key, queue_name};
+pub(crate) use auxiliary_key::{is_reserved, main_key, period_keys, permit_key, queue_name};
 pub(crate) use buffer::clear_buffer;
 pub(crate) use capabilities::{Capabilities, NativeCommand};
-pub(crate) use command::{Command, CommandTarget, ConflictDetails, CoolDown, PeriodStep, ask_time};
+pub(crate) use command::{
+    Command, CommandTarget, ConflictDetails, CoolDown, PeriodStep, PeriodUpdate, ask_time,
+};
 pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;
@@ -47,6 +50,7 @@ pub(crate) use greeting::Greeting;
 pub(crate) use inspection::Inspection;
 pub(crate) use invalidations::Invalidations;
 pub(crate) use keys::{AnyKey, Key, Keys};
+pub(crate) use period_record::PeriodRecord;
 pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
 pub(crate) use requests::Requests;

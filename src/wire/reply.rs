@@ -3,6 +3,7 @@
 
 use super::answer::{Answer, Conflict, Grant, RemainingTtl};
 use super::failure::NodeFailure;
+use super::period_record::PeriodRecord;
 use super::value::Value as LockValue;
 use crate::protocol::LIMIT;
 use redis::Value;
@@ -94,8 +95,8 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &LockValue) -> 
 }
 
 /// Parses an array reply. The array is a conflict `[pttl, index, value?]` from an acquire script, `[value, pttl]` from
-/// the read script, `[counter, pttl]` from the period script, or `[result, counter]` from a fenced script or from the
-/// read script with a counter.
+/// the read script, `[counter, pttl, record]` from the period script, or `[result, counter]` from a fenced script or
+/// from the read script with a counter.
 fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer {
     match (request, parts) {
         (
@@ -113,17 +114,18 @@ fn from_array(request: RequestKind, parts: &[Value], ours: &LockValue) -> Answer
             let (remaining, value) = (RemainingTtl::of(*pttl), Some(LockValue::of(value)));
             Answer::Denied(Conflict { remaining, value, ..Conflict::default() })
         }
-        (RequestKind::Period | RequestKind::FinishPeriod, [digits, Value::Int(pttl)]) => {
-            match (request, number(digits)) {
-                (RequestKind::Period, Some(number @ 0..LIMIT)) => {
-                    let (remaining, counter) = (RemainingTtl::of(*pttl), Some(number));
-                    Answer::Denied(Conflict { remaining, counter, ..Conflict::default() })
-                }
-                // The counter already has this number, or a higher one.
-                (_, Some(0..LIMIT)) => Answer::Granted(Grant::default()),
-                _ => Answer::unexpected(OUT_OF_RANGE),
+        (
+            RequestKind::Period | RequestKind::FinishPeriod,
+            [digits, Value::Int(pttl), Value::BulkString(record)],
+        ) => match (request, number(digits)) {
+            (RequestKind::Period, Some(number @ 0..LIMIT)) => {
+                let (remaining, counter) = (RemainingTtl::of(*pttl), Some(number));
+                let record = PeriodRecord::parse(record).map(Box::new);
+                Answer::Denied(Conflict { remaining, counter, record, ..Conflict::default() })
             }
-        }
+            (_, Some(0..LIMIT)) => Answer::Granted(Grant::default()), // taken already
+            _ => Answer::unexpected(OUT_OF_RANGE),
+        },
         (
             RequestKind::Acquire
             | RequestKind::AcquireFenced
@@ -288,18 +290,28 @@ mod tests {
     }
 
     #[test]
-    fn period_reply_reports_a_counter_that_is_not_lower() {
+    fn period_reply_reports_counter_and_record_of_a_taken_period() {
         use RequestKind::{FinishPeriod, Period};
         let answer = |request, wire: &str| answer(request, &parsed(wire), &LockValue::of(b"v"));
-        let done = "*2\r\n$2\r\n17\r\n:70\r\n";
-        let Answer::Denied(conflict) = answer(Period, done) else { panic!("17 is not lower") };
-        assert_eq!((conflict.counter, conflict.remaining), (Some(17), RemainingTtl::of(70)));
-        assert_eq!(answer(FinishPeriod, done).vote(), Vote::Granted);
+        for (record, holder) in [("$0\r\n\r\n", None), ("$14\r\n17:start:1:2:v\r\n", Some("v"))] {
+            let taken = &format!("*3\r\n$2\r\n17\r\n:70\r\n{record}");
+            let Answer::Denied(found) = answer(Period, taken) else { panic!("17 is not lower") };
+            assert_eq!((found.counter, found.remaining), (Some(17), RemainingTtl::of(70)));
+            assert_eq!(
+                found.record.map(|it| it.value),
+                holder.map(|it| LockValue::of(it.as_bytes()))
+            );
+            assert_eq!(answer(FinishPeriod, taken).vote(), Vote::Granted);
+        }
         for request in [Period, FinishPeriod] {
             assert_eq!(answer(request, ":1\r\n").vote(), Vote::Granted);
-            for invalid in
-                [":0\r\n", "+OK\r\n", "$-1\r\n", "*2\r\n$1\r\nx\r\n:70\r\n", "-COUNTER x\r\n"]
-            {
+            for invalid in [
+                ":0\r\n",
+                "+OK\r\n",
+                "$-1\r\n",
+                "*3\r\n$1\r\nx\r\n:70\r\n$0\r\n\r\n",
+                "-COUNTER x\r\n",
+            ] {
                 assert_eq!(answer(request, invalid).vote(), Vote::Failed, "{invalid:?}");
             }
         }

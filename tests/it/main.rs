@@ -16,6 +16,7 @@ mod bounds;
 mod cancellation;
 mod checks;
 mod clocks;
+mod closing;
 mod companions;
 mod cool_down;
 mod credentials;

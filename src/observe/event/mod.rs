@@ -42,6 +42,7 @@
 //! | [`RenewalFailed`](Event::RenewalFailed) | once per failed background renewal |
 //! | [`PermitsDiffer`](Event::PermitsDiffer) | once per semaphore that another client uses with another number of permits |
 //! | [`JobUndecided`](Event::JobUndecided) | once per attempt of a scheduled job that cannot read the job's state |
+//! | [`JobsDiffer`](Event::JobsDiffer) | once per call of a scheduled job that another client runs with other settings |
 //! | [`LeaseLost`](Event::LeaseLost) | once per lost lease |
 //! | [`ReleaseStarted`](Event::ReleaseStarted) | once per lease, when its last guard is released or dropped |
 //! | [`ReleaseFinished`](Event::ReleaseFinished) | once per `ReleaseStarted`, with the result |
@@ -239,8 +240,8 @@ pub enum Event {
         other_permits: usize,
     },
 
-    /// Emitted when too few nodes report whether a [scheduled job](crate::ScheduledJob) has run in the current period,
-    /// once per attempt. The call retries until its [wait time](crate::ScheduledJob::wait) has passed, and then fails
+    /// Emitted when too few nodes report whether a call of a [scheduled job](crate::ScheduledJob) has taken the current
+    /// period, once per attempt. The call retries until its [wait time](crate::ScheduledJob::wait) has passed, and then fails
     /// with [`Undecided`](crate::JobError::Undecided).
     #[non_exhaustive]
     JobUndecided {
@@ -248,6 +249,25 @@ pub enum Event {
         lock: LockInfo,
         /// Replies of the nodes.
         report: Report,
+    },
+
+    /// Emitted when a call of a [scheduled job](crate::ScheduledJob) is skipped because a call with other settings has
+    /// taken the period. All clients must use the same settings for a job.
+    ///
+    /// If only some clients use [`take_over`](crate::ScheduledJob::take_over), a run that fails after another client has
+    /// taken the period is not repeated.
+    #[non_exhaustive]
+    JobsDiffer {
+        /// The lock of the job. Its `id` is zero.
+        lock: LockInfo,
+        /// Whether the skipped call uses `take_over`.
+        takes_over: bool,
+        /// Whether the call that has taken the period uses `take_over`.
+        other_takes_over: bool,
+        /// The period of the skipped call.
+        period: Duration,
+        /// The period of the call that has taken the period.
+        other_period: Duration,
     },
 
     /// Emitted when the last guard of a lease is released or dropped, once per lease. If

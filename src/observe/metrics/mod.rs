@@ -103,6 +103,7 @@ impl Observer for Metrics {
             | Event::ExtendStarted { .. }
             | Event::PermitsDiffer { .. }
             | Event::JobUndecided { .. }
+            | Event::JobsDiffer { .. }
             | Event::ReleaseStarted { loss: Some(_), .. }
             | Event::ObserverPanicked { .. } => {}
         }

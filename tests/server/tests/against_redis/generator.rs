@@ -2,7 +2,7 @@
 //! conflict.
 
 use crate::rng::Rng;
-use crate::scripts::{CounterArgs, Script, Scripts, counter_key};
+use crate::scripts::{CounterArgs, Script, Scripts, counter_key, record_key};
 use quorlock_test::internals::{Config, Version};
 
 pub type Words = Vec<String>;
@@ -12,6 +12,8 @@ const VALUES: [&str; 4] = ["mine", "yours", "theirs+2", ""];
 const TTLS: [&str; 8] = ["1", "2", "10", "50", "100", "1000", "9000", "60000"];
 const COUNTS: [&str; 7] =
     ["0", "1", "7", "12", "9007199254740990", "9007199254740991", "9007199254740992"];
+/// Times of a job's calls, and beginnings of its periods.
+const TIMES: [&str; 4] = ["0", "9", "10", "1469000000000000"];
 /// Values that other programs may write to the counters' keys.
 const ODD_COUNTS: [&str; 12] = [
     "3",
@@ -99,7 +101,9 @@ impl Generator {
                 let (key, number) = (self.key(), self.rng.pick(&COUNTS).to_owned());
                 let ttl = if self.rng.once_in(3) { "0".to_owned() } else { self.ttl() };
                 let by_source = self.rng.once_in(6);
-                pipeline.push(self.scripts.period(by_source, &key, number, ttl));
+                let (begin, record) = (self.rng.pick(&TIMES).to_owned(), self.record(&number));
+                let arguments = [number, ttl, begin, record];
+                pipeline.push(self.scripts.period(by_source, &key, arguments));
             }
             _ => {
                 let mut keys = vec![self.key()];
@@ -109,6 +113,19 @@ impl Generator {
                 let by_source = self.rng.once_in(6);
                 pipeline.push(self.scripts.read_script.call(by_source, &keys, None));
             }
+        }
+    }
+
+    /// Returns a record for the counter of a job, or an empty string. Some records are invalid or belong to another number.
+    fn record(&mut self, number: &str) -> String {
+        let (time, value) = (self.rng.pick(&TIMES), self.value());
+        match self.rng.below(8) {
+            0 => String::new(),
+            1 => value,
+            2 => format!("7:start:1:{time}:{value}"),
+            3 => format!("{number}:start:1:{value}"),
+            4 => format!("{number}:end:1:{time}:a:{value}"),
+            _ => format!("{number}:start:1:{time}:{value}"),
         }
     }
 
@@ -239,7 +256,11 @@ impl Generator {
         if self.rng.once_in(3) {
             return vec![self.foreign_readers_command()];
         }
-        let key = if self.rng.once_in(3) { counter_key(&self.key()) } else { self.key() };
+        let key = match self.rng.below(6) {
+            0..2 => counter_key(&self.key()),
+            2 => record_key(&self.key()),
+            _ => self.key(),
+        };
         let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
         let line = match self.rng.below(29) {
             0 => vec!["SET", &key, &value],

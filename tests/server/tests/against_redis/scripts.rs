@@ -113,10 +113,12 @@ impl Scripts {
         words
     }
 
-    /// Returns the command that compares the counter of a job with a period's number. `ttl` is 0 if it only compares.
-    pub fn period(&self, by_source: bool, key: &str, number: String, ttl: String) -> Words {
-        let mut words = self.period.call(by_source, &[counter_key(key)], None);
-        words.extend([number, ttl]);
+    /// Returns the command that compares the counter of a job with a period. The arguments are the number of the period,
+    /// the TTL (0 if the command only compares), the beginning of the period, and the record to store.
+    pub fn period(&self, by_source: bool, key: &str, arguments: [String; 4]) -> Words {
+        let keys = [counter_key(key), record_key(key)];
+        let mut words = self.period.call(by_source, &keys, None);
+        words.extend(arguments);
         words
     }
 
@@ -151,6 +153,10 @@ fn write(source: &str) -> String {
 /// wait.
 pub fn reader_keys(key: &str) -> [String; 3] {
     ["readers", "intent", "waiting"].map(|kind| format!("{key}#quorlock:{kind}:{{{key}}}"))
+}
+
+pub fn record_key(key: &str) -> String {
+    format!("{key}#quorlock:run:{{{key}}}")
 }
 
 pub fn counter_key(key: &str) -> String {
