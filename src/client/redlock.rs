@@ -203,8 +203,8 @@ impl Redlock {
 
     /// Deletes the lock on `resource`, regardless of its holder. The client first reads the lock's value from each
     /// node, and then deletes the key on each node where it still has that value. A lock that another client acquires
-    /// between these two steps is therefore not deleted. A node that does not reply to the read within the node timeout
-    /// receives no delete request. Takes at most two node timeouts.
+    /// between these two steps is therefore not deleted, except that of readers: they share one value. A node that does
+    /// not reply to the read within the node timeout receives no delete request. Takes at most two node timeouts.
     ///
     /// A value that is not a string, or that is a string of more than 4,200 bytes, does not belong to a lock of this
     /// library. The node keeps such a key, and its vote is [`Held`](crate::NodeVote::Held). Delete the key with `DEL`.

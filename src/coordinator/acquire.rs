@@ -95,6 +95,8 @@ pub(super) struct Terms {
     pub(super) any_of: Option<Key>,
     pub(super) permits: Option<usize>,
     pub(super) sharing: Option<SharingTerms>,
+    /// For a lock that has readers, if the acquire waits: the claim to its reservation, from its first attempt on.
+    pub(super) reservation: Option<Arc<Claim>>,
     pub(super) ttl: Ttl,
     pub(super) metadata: Option<Arc<str>>,
     pub(super) adopts: Option<Arc<Value>>,
@@ -173,6 +175,7 @@ impl Acquire {
                 any_of: request.any_of,
                 permits: request.permits,
                 sharing: request.sharing,
+                reservation: None,
                 ttl: request.ttl,
                 metadata: request.metadata,
                 adopts: request.adopts,

@@ -284,3 +284,62 @@ fn new_lease_is_notified_of_changes_of_its_key() {
     world.run_for(ms(20));
     assert_eq!(world.losses(a).len(), 1);
 }
+
+fn many_names() -> Vec<String> {
+    (0..1_000).map(|name| format!("{name:04}")).collect()
+}
+
+#[test]
+fn waiter_for_many_held_keys_sends_few_commands() {
+    let names = many_names();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut world, a) = world_without_free_key(&names, 15);
+    let id = world.acquire(a, wait_for_any(&world, &names));
+    world.run_for(2 * SECOND);
+    let before = world.finished(a, CommandKind::Acquire);
+    assert!(before >= 3 * 63, "{before}: the first rotation tries all keys");
+    world.run_for(10 * SECOND);
+    let sent = world.finished(a, CommandKind::Acquire) - before;
+    assert!(sent < 3 * 12, "{sent} commands in ten seconds");
+    let released = world.now;
+    (0..3).for_each(|host| world.delete(host, "0777"));
+    assert_eq!(key_of(&acquired(&mut world, a, id)), "0777");
+    assert!(world.now.since(released) < ms(20), "{:?}", world.now.since(released));
+}
+
+#[test]
+fn waiter_beside_many_renewed_leases_sends_few_commands() {
+    let names = many_names();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut world, a) = world_without_free_key(&names, 16);
+    let id = world.acquire(a, wait_for_any(&world, &names));
+    world.run_for(2 * SECOND);
+    let before = world.finished(a, CommandKind::Acquire);
+    for name in names.iter().cycle().skip(500).take(1_000) {
+        hold(&mut world, 0..3, [*name]);
+        world.run_for(ms(3));
+    }
+    let sent = world.finished(a, CommandKind::Acquire) - before;
+    assert!(sent < 3 * 3 * 60, "{sent} commands in three seconds");
+    let released = world.now;
+    (0..3).for_each(|host| world.delete(host, "0007"));
+    hold(&mut world, 0..3, ["0008", "0009"]);
+    assert_eq!(key_of(&acquired(&mut world, a, id)), "0007");
+    assert!(world.now.since(released) < ms(40), "{:?}", world.now.since(released));
+}
+
+#[test]
+fn waiter_gets_a_key_whose_deletion_was_not_pushed() {
+    let names = many_names();
+    let names: Vec<_> = names.iter().take(40).map(String::as_str).collect();
+    let (mut world, a) = world_without_free_key(&names, 17);
+    let id = world.acquire(a, wait_for_any(&world, &names));
+    world.run_for(2 * SECOND);
+    for host in 0..3 {
+        let wall_us = world.wall_us(host);
+        let _lost = world.hosts[host].server.delete(b"0033", wall_us);
+    }
+    let began = world.now;
+    assert_eq!(key_of(&acquired(&mut world, a, id)), "0033");
+    assert!(world.now.since(began) < 5 * SECOND, "{:?}", world.now.since(began));
+}

@@ -35,6 +35,7 @@ impl Coordinator {
         let candidates = self.take_candidates(id, now);
         let is_continued = candidates.as_ref().is_some_and(|it| it.is_continued);
         let first = self.first_node(id);
+        self.reserve(id, now);
         let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
         let tries_all =
             !is_continued && !acquire.rotation.as_ref().is_some_and(|it| it.has_untried());
@@ -77,7 +78,7 @@ impl Coordinator {
     fn first_node(&mut self, id: AcquireId) -> Option<NodeId> {
         let acquire = self.acquires.get_mut(id)?;
         let asks_all = std::mem::take(&mut acquire.asks_all);
-        if asks_all || acquire.terms.sharing.is_some() || !acquire.acquisition.may_ask_one_first() {
+        if asks_all || acquire.terms.sharing.is_some() || !acquire.acquisition.is_endless() {
             return None;
         }
         let freed = self.queues.asks_one_of(id)?;
@@ -161,8 +162,11 @@ impl Coordinator {
         {
             return self.try_more_keys(id, now);
         }
-        if let Some(all_due) = acquire.rotation.as_mut().and_then(|it| it.end()) {
-            acquire.acquisition.handle_earlier_free_at(all_due);
+        self.record_free_at(id, now);
+        let Some(acquire) = self.acquires.get_mut(id) else { return Step::Over };
+        let Some(votes) = self.rounds.get(current) else { return Step::Over };
+        if let Some(due) = acquire.rotation.as_mut().and_then(|it| it.end()) {
+            acquire.acquisition.handle_earlier_free_at(due);
         }
         match acquire.acquisition.handle_outcome(votes.round(), now, random) {
             Next::Lease { valid_until, token } => {
@@ -207,6 +211,8 @@ impl Coordinator {
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
         let Stage::Attempting(attempt) = stage else { return Step::Over };
         let (mut terms, refused) = (acquire.terms.clone(), acquire.refused.take());
+        // The lease releases the reservation.
+        acquire.terms.reservation = None;
         let waited =
             acquire.wait_began.take().map(|began| (acquire.lock(prefix), now.since(began)));
         if let Some((token, counters)) = token.zip(attempt.claim.fence()) {

@@ -11,7 +11,7 @@ use super::stages::Step;
 use super::state::Coordinator;
 use super::votes::VoteCounter;
 use crate::observe::event::AttemptOutcome;
-use crate::protocol::{NodeId, NodeSet, Time, Ttl, hint};
+use crate::protocol::{NodeId, NodeSet, Outcome, Time, Ttl, hint};
 use crate::wire::{Answer, Command, Counters, Holding, Value};
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ impl Coordinator {
     pub(super) fn take_candidates(&mut self, id: AcquireId, now: Time) -> Option<Candidates> {
         let rotation = self.acquires.get_mut(id)?.rotation.as_mut()?;
         if !rotation.has_untried() {
-            let freed = self.queues.take_freed_key(id);
-            rotation.restart(freed.as_deref(), now, self.cx.random.number());
+            let freed = self.queues.take_freed_keys(id);
+            rotation.restart(&freed, now, self.cx.random.number());
         }
         Some(rotation.take_candidates())
     }
@@ -98,8 +98,24 @@ impl Coordinator {
         {
             acquire.acquisition.handle_more_keys(votes.round());
         }
+        self.record_free_at(id, now);
         self.end_refused(id, now);
         self.enter_stage(id, Stage::Queued)
+    }
+
+    /// Records when the first key of the refused attempt becomes free, for an acquire of one of several keys. If the nodes
+    /// did not report that the keys are held, all keys are tried again.
+    pub(super) fn record_free_at(&mut self, id: AcquireId, now: Time) {
+        let Some(acquire) = self.acquires.get_mut(id) else { return };
+        let votes = acquire.attempt().and_then(|attempt| self.rounds.get(attempt.round));
+        let Some((rotation, votes)) = acquire.rotation.as_mut().zip(votes) else { return };
+        match votes.round().outcome() {
+            Some(Outcome::Denied) => {
+                let free_at = votes.round().earliest_free().unwrap_or(Time::END);
+                rotation.handle_free_at(free_at, now);
+            }
+            _ => rotation.handle_failure(),
+        }
     }
 
     pub(super) fn new_claim(
@@ -126,7 +142,7 @@ impl Coordinator {
         let claim = Claim::new(keys.clone(), value, counters, nodes, late_from);
         Arc::new(match &terms.sharing {
             Some(SharingTerms { keys, is_reader }) => {
-                claim.shared(keys.clone(), *is_reader, terms.deadline.is_some())
+                claim.shared(keys.clone(), *is_reader, terms.reservation.clone())
             }
             None if candidates.is_some() => claim.of_any_key(),
             None => claim,

@@ -20,6 +20,8 @@ pub(crate) struct Claim {
     is_any: bool,
     /// For a lock that has readers.
     sharing: Option<Box<ClaimSharing>>,
+    /// Whether this is the [reservation](Self::reservation) of an acquire.
+    is_reservation: bool,
     /// In a claim to any one of several keys: the index of the key that the acquire has chosen, or [`NO_CHOICE`].
     choice: AtomicU32,
     /// The claim to any one of several keys, some of which are this claim's keys. Its acquire commands set the keys of
@@ -37,7 +39,8 @@ pub(crate) struct Claim {
 struct ClaimSharing {
     keys: Arc<SharedKeys>,
     is_reader: AtomicBool,
-    waits: bool,
+    /// If the acquire waits: the claim to its reservation, which nodes store when they refuse an attempt.
+    reservation: Option<Arc<Claim>>,
 }
 
 const NO_CHOICE: u32 = u32::MAX;
@@ -124,6 +127,7 @@ impl Claim {
             fence: fence.map(Box::new),
             is_any: false,
             sharing: None,
+            is_reservation: false,
             choice: AtomicU32::new(NO_CHOICE),
             origin: None,
             is_withdrawn: AtomicBool::new(false),
@@ -157,16 +161,37 @@ impl Claim {
         let sharing = self.sharing.as_ref().map(|it| Sharing {
             keys: &it.keys,
             is_reader: it.is_reader.load(Relaxed),
-            waits: it.waits,
+            reservation: it.reservation.as_deref().map(Self::value),
             is_refused: self.is_refused(),
         });
         CommandTarget { node, keys: &self.keys, value: &self.value, fence: self.fence(), sharing }
     }
 
-    /// Makes this the claim of a reader or a writer of a lock that has readers. `waits` is true if the acquire waits.
-    pub(super) fn shared(self, keys: Arc<SharedKeys>, is_reader: bool, waits: bool) -> Self {
+    /// Makes this the claim of a reader or a writer of a lock that has readers. `reservation` is the claim to the
+    /// reservation of an acquire that waits.
+    pub(super) fn shared(
+        self,
+        keys: Arc<SharedKeys>,
+        is_reader: bool,
+        reservation: Option<Arc<Self>>,
+    ) -> Self {
         let is_reader = AtomicBool::new(is_reader);
-        Self { sharing: Some(Box::new(ClaimSharing { keys, is_reader, waits })), ..self }
+        Self { sharing: Some(Box::new(ClaimSharing { keys, is_reader, reservation })), ..self }
+    }
+
+    /// Makes this the claim to the reservation of a waiting acquire.
+    pub(super) fn of_reservation(self) -> Self {
+        Self { is_reservation: true, ..self }
+    }
+
+    pub(super) fn is_reservation(&self) -> bool {
+        self.is_reservation
+    }
+
+    /// Returns the claim to the reservation of the acquire: the intent of a writer, or the request of a reader. `None` if
+    /// the acquire does not wait.
+    pub(super) fn reservation(&self) -> Option<&Arc<Self>> {
+        self.sharing.as_ref()?.reservation.as_ref()
     }
 
     pub(super) fn is_reader(&self) -> bool {

@@ -211,7 +211,8 @@ impl NodeCommand {
     /// - the release of the keys that an acquire of any one of several keys does not keep;
     /// - an acquire that the node grants after other nodes have refused the attempt, because its release follows;
     /// - a forced release;
-    /// - the release of the last reader.
+    /// - the release of the last reader;
+    /// - the release of a reservation, because readers wait for the end of a writer's intent.
     ///
     /// For an acquire of any one of several keys, returns only the key that the node has set or deleted.
     pub(super) fn silently_freed(&self, answer: &Answer) -> Option<Keys> {
@@ -219,6 +220,7 @@ impl NodeCommand {
         let claim = self.claim();
         let is_silent = match *self.command() {
             Command::Release { .. } if claim.is_reader() => !grant.leaves_readers,
+            Command::Release { .. } if claim.is_reservation() => true,
             Command::Release { .. } => {
                 self.has_fallen_back() || claim.is_refused() && claim.keys().len() > 1
             }
@@ -242,6 +244,9 @@ impl NodeCommand {
         let ttl = self.command().key_ttl(now);
         if let Some(ttl) = ttl {
             self.claim().handle_written(node, ttl, now);
+        }
+        if let Some((reservation, ttl)) = self.reservation().zip(ttl) {
+            reservation.handle_written(node, Ttl::covering(2 * ttl.as_duration()), now);
         }
         // Another engine of this client may have sent the release before.
         let is_first =
@@ -339,6 +344,14 @@ impl NodeCommand {
         if !self.is_release() {
             self.claim().handle_in_doubt(node);
         }
+        if let Some(reservation) = self.reservation() {
+            reservation.handle_in_doubt(node);
+        }
+    }
+
+    /// Returns the reservation that a node stores if it refuses this command.
+    fn reservation(&self) -> Option<&Claim> {
+        self.claim().reservation().filter(|_| self.is_plain_acquire()).map(|it| &**it)
     }
 }
 

@@ -34,9 +34,11 @@ impl Coordinator {
         id: LeaseId,
         now: Time,
     ) -> Result<RoundId, LeaseStatus> {
-        if let Some(claim) = self.leases.get(id).map(|lease| lease.claim().clone())
-            && claim.is_writer()
+        if let Some(lease) = self.leases.get(id)
+            && lease.claim().is_writer()
         {
+            let (claim, round) = (lease.claim().clone(), lease.acquire_round);
+            self.end_reservation(&claim, round, now);
             claim.downgrade();
             // Changes of the key by other readers do not concern the lease.
             self.forget_keys(id, &claim);

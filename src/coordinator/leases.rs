@@ -198,6 +198,7 @@ impl Coordinator {
         }
         self.forget_keys(id, lease.claim());
         self.release_unchosen(lease.claim(), lease.acquire_round, true, now);
+        self.end_reservation(lease.claim(), lease.acquire_round, now);
         self.forget_round(Some(lease.acquire_round));
         lease.extensions.iter().for_each(|call| self.end_extension(*call, status));
         let cooling = lease.cooling.clone().filter(|cooling| now < cooling.until);

@@ -100,8 +100,8 @@ impl WaitQueues {
                 if from > at {
                     from = from.after(waiter.waiting.handle_yield());
                 }
-                if let Some(any) = &mut waiter.any {
-                    any.freed = freed.cloned();
+                if let Some((any, key)) = waiter.any.as_mut().zip(freed) {
+                    any.freed.insert(key);
                 }
                 waiter.waiting.delay_first_try(from);
                 waiter.waiting.schedule_try(from);

@@ -33,6 +33,7 @@ mod permits;
 mod pushes;
 mod queue;
 mod replies;
+mod reservation;
 mod rotation;
 mod round_command;
 mod runtime;
@@ -85,6 +86,8 @@ mod reader_tests;
 mod regression_tests;
 #[cfg(test)]
 mod release_tests;
+#[cfg(test)]
+mod reservation_tests;
 #[cfg(test)]
 mod runtime_tests;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::protocol::{Backoff, NodeClock, NodeId, PendingCommands, Reconnect, St
 use crate::wire::{Answer, NodeFailure, ServerInfo, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MAX_COMMANDS: usize = 512;
 
@@ -33,6 +34,8 @@ pub(super) struct Node {
     /// Broken connections whose commands the server may still receive and execute.
     pub(super) stale: StaleWindow<Arc<str>>,
     pub(super) clock: NodeClock,
+    /// Round-trip time of the last command that read the node's clock.
+    pub(super) round_trip: Duration,
     pub(super) info: ServerInfo,
     /// Whether at least one attempt to connect has ended, successfully or not.
     pub(super) was_tried: bool,
@@ -74,6 +77,7 @@ impl Node {
             reconnect: Reconnect::new(),
             stale: StaleWindow::default(),
             clock,
+            round_trip: Duration::ZERO,
             info: ServerInfo::default(),
             was_tried: false,
             is_silent: false,

@@ -4,6 +4,7 @@ use super::queue::{Queue, Votes};
 use super::slots::AcquireId;
 use super::waiting::WaitQueues;
 use crate::protocol::{NodeId, Time};
+use crate::wire::awaited_key;
 
 impl WaitQueues {
     /// Handles the deletion or change of `key` on `node`. If `key` is `None`, any key may have changed.
@@ -21,18 +22,23 @@ impl WaitQueues {
             let mut all: Vec<_> = heads.chain(unqueued.map(|(acquire, _)| acquire)).collect();
             all.sort_unstable();
             for acquire in all {
-                self.take_freed_key(acquire);
+                if let Some(waiter) = self.waiters.get_mut(acquire)
+                    && let Some(any) = &mut waiter.any
+                {
+                    any.freed.may_be_any = true;
+                }
                 self.handle_freed(acquire, node);
                 self.try_if_useful(acquire, votes, now, ready);
             }
             return;
         };
         self.sets.handle_freed(node, key);
+        let key = awaited_key(key);
         for acquire in self.heads_waiting_for(key) {
             let Some(waiter) = self.waiters.get_mut(acquire) else { continue };
             let is_own = waiter.has_set(node, key, votes);
             if let Some(any) = waiter.any.as_mut().filter(|_| !is_own) {
-                any.freed = Some(key.into());
+                any.freed.insert(&key.into());
             }
             let queue = waiter.queue.as_ref().map(|(queue, _)| queue.clone());
             let needs_one = waiter.any.is_some();

@@ -1,5 +1,6 @@
 //! Waiting acquires, and the queue of the acquires that wait for the same key.
 
+use super::rotation::FreedKeys;
 use super::slots::{AcquireId, Acquires, RoundId, Rounds, SlotMap, Slots};
 use super::votes::VoteCounter;
 use crate::protocol::{Contention, NodeId, NodeSet, Time, Turns, Waiting};
@@ -29,8 +30,7 @@ pub(super) struct Waiter {
 /// The wait of an acquire for any one of several keys.
 #[derive(Default)]
 pub(super) struct AnyOf {
-    /// The key that was freed last. The next rotation begins with it, unless a rotation over all keys is due.
-    pub(super) freed: Option<Key>,
+    pub(super) freed: FreedKeys,
     /// The keys of the last attempt.
     pub(super) tried: Option<Keys>,
 }

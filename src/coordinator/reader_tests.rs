@@ -17,22 +17,22 @@ fn shared(request: AcquireRequest, is_reader: bool) -> AcquireRequest {
     AcquireRequest { sharing: Some(SharingTerms { keys, is_reader }), ..request }
 }
 
-fn reader() -> AcquireRequest {
+pub(super) fn reader() -> AcquireRequest {
     shared(request(&["k"]), true)
 }
 
-fn writer() -> AcquireRequest {
+pub(super) fn writer() -> AcquireRequest {
     shared(request(&["k"]), false)
 }
 
 /// Returns an acquire that only notifications wake before the end of the test.
-fn waits(world: &World, is_reader: bool) -> AcquireRequest {
+pub(super) fn waits(world: &World, is_reader: bool) -> AcquireRequest {
     let schedule = RetryPolicy::fixed(40 * SECOND).schedule();
     let waiting = waiting(&["k"], world.now, 30 * SECOND);
     shared(AcquireRequest { schedule, ..waiting }, is_reader)
 }
 
-fn is_refused(world: &mut World, process: usize, request: AcquireRequest) -> bool {
+pub(super) fn is_refused(world: &mut World, process: usize, request: AcquireRequest) -> bool {
     let id = world.acquire(process, request);
     world.run_for(ms(200));
     world.take_acquired(process, id).expect("decided").is_err()

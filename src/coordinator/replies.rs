@@ -237,6 +237,7 @@ impl Node {
             // Without a new reading, the lag from earlier readings applies.
             return Received { at: now, counts_from: now.after(self.clock.lag(now)) };
         };
+        self.round_trip = reading.received.since(reading.sent);
         let result = self.clock.handle_reading(reading);
         if let Some(ahead) = result.ahead {
             cx.outputs.push_back(NodeOutput::Stepped { node: self.id, ahead });

@@ -110,7 +110,7 @@ mod tests {
     fn downgraded_claim_is_encoded_again() {
         let keys = SharedKeys::for_key(b"k").expect("a plain key");
         let (lock, value) = (Keys::one(b"k".as_slice().into()), Value::of(b"v"));
-        let writer = Claim::new(lock, value, None, 3, at(25)).shared(Arc::new(keys), false, true);
+        let writer = Claim::new(lock, value, None, 3, at(25)).shared(Arc::new(keys), false, None);
         let extend = Command::Extend { until: at(900), watches: false };
         let command = RoundCommand::new(Arc::new(writer), extend);
         let (before, _) = written(&command, Form::Native, at(1), CAN);

@@ -53,7 +53,10 @@ impl Coordinator {
         let Some(acquire) = self.acquires.get_mut(id) else { return };
         let stage = std::mem::replace(&mut acquire.stage, Stage::Queued);
         let Stage::Attempting(attempt) = stage else { return };
-        acquire.rotation.as_mut().map(|it| it.end());
+        if let Some(rotation) = &mut acquire.rotation {
+            rotation.handle_failure();
+            rotation.end();
+        }
         self.abandon_attempt(&attempt, now);
         self.end_attempt();
         self.forget_round(Some(attempt.round));

@@ -10,7 +10,7 @@ use super::timeout::Timeout;
 use super::votes::{Owner, VoteCounter};
 use crate::observe::EventLevel;
 use crate::observe::event::{AttemptOutcome, Event, LockInfo};
-use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Time};
+use crate::protocol::{Acquisition, Goal, NodeSet, Outcome, Refusal, Round, Time};
 use std::time::Duration;
 
 /// Added to the connect timeout to obtain the maximum time that an acquire waits for the client's first connections.
@@ -47,7 +47,7 @@ impl Coordinator {
         let any_of = request.any_of.clone();
         let rotation = any_of
             .is_some()
-            .then(|| Box::new(Rotation::new(keys.clone(), self.cx.random.number())));
+            .then(|| Box::new(Rotation::new(keys.clone(), acquisition.is_endless())));
         let id = self.acquires.insert(Acquire::new(request, acquisition, rotation, stage, now));
         if waits && is_reader {
             self.queues.join_readers(id, &keys);
@@ -252,6 +252,7 @@ impl Coordinator {
             | Stage::Resting { .. }
             | Stage::Revoked { .. } => {}
         }
+        self.release_reservation(acquire.terms.reservation.as_ref(), NodeSet::default(), now);
         self.forget_round(acquire.refused);
         self.leave_queue(id, now);
         if let Some(began) = acquire.wait_began {

@@ -7,6 +7,7 @@
 //! Methods with a parameter `ready` add the acquires that can now continue to `ready`.
 
 use super::queue::{Queue, Votes, Waiter, remove_if_over};
+use super::rotation::{FreedKeys, MAX_CANDIDATES};
 use super::sets::{Candidate, Sets};
 use super::slots::{AcquireId, Acquires, RoundId, SlotMap};
 use super::votes::VoteCounter;
@@ -26,6 +27,10 @@ const PROMPT: Duration = Duration::from_millis(5);
 /// caller. If that caller releases the key earlier, the attempt follows the release in the same write. An attempt
 /// before the release would be refused.
 const LOCAL_HOLD: Duration = Duration::from_millis(1);
+
+/// How long an acquire of any one of many keys ignores pushes after a refused attempt. The next attempt tries all keys that
+/// were freed or extended during this time. If 1,000 leases are renewed, one of the keys changes every few milliseconds.
+const MANY_KEYS_REST: Duration = Duration::from_millis(20);
 
 pub(super) struct WaitQueues {
     quorum: Quorum,
@@ -153,13 +158,14 @@ impl WaitQueues {
 
     pub(super) fn set_freed_key(&mut self, acquire: AcquireId, key: &Key) {
         if let Some(any) = self.waiters.get_mut(acquire).and_then(|waiter| waiter.any.as_mut()) {
-            any.freed = Some(key.clone());
+            any.freed.insert(key);
         }
     }
 
-    /// Takes the key that was freed last since the previous rotation of an acquire of any one of several keys began.
-    pub(super) fn take_freed_key(&mut self, acquire: AcquireId) -> Option<Key> {
-        self.waiters.get_mut(acquire)?.any.as_mut()?.freed.take()
+    /// Takes the keys that were freed since the previous rotation of an acquire of any one of several keys began.
+    pub(super) fn take_freed_keys(&mut self, acquire: AcquireId) -> FreedKeys {
+        let any = self.waiters.get_mut(acquire).and_then(|waiter| waiter.any.as_mut());
+        any.map(|any| std::mem::take(&mut any.freed)).unwrap_or_default()
     }
 
     /// Handles the beginning of an attempt that tries `keys`. `is_continued` is true if it continues the previous
@@ -220,6 +226,9 @@ impl WaitQueues {
         waiter.handle_holder(votes);
         let free = FreeNodes { nodes: waiter.free(votes), ..FreeNodes::default() };
         waiter.waiting.handle_refusal(free, self.quorum, now, random);
+        if waiter.any.is_some() && waiter.keys.len() > MAX_CANDIDATES {
+            waiter.waiting.rest_until(now.after(MANY_KEYS_REST));
+        }
         let (is_set, refused) = (waiter.is_set(), waiter.last_votes(votes).cloned().map(Arc::new));
         let queue = waiter.queue.as_ref().map(|(key, _)| key.clone());
         if let Some(queue) = queue.as_ref().and_then(|key| self.queues.get_mut(key)) {

@@ -77,6 +77,8 @@ pub(super) struct Process {
     /// Whether the process wrote only a part of the available bytes when it last ran.
     pub(super) writes_on: bool,
     pub(super) frozen_until: Time,
+    /// Added to the delay in both directions.
+    pub(super) distance: Duration,
 }
 
 #[derive(Debug)]
@@ -164,6 +166,7 @@ impl World {
             sent: 0,
             writes_on: false,
             frozen_until: Time::default(),
+            distance: Duration::ZERO,
         });
         self.processes.len() - 1
     }
@@ -214,6 +217,7 @@ impl World {
         let delay = self.delay + Duration::from_nanos(self.random.random_range(0..=jitter));
         let mut at = self.now.after(delay);
         if let Some((process, connection, is_up)) = stream {
+            at = at.after(self.processes[process].distance);
             // Bytes of a stream stay in order.
             let last = self.processes[process].arrivals.entry((connection, is_up)).or_insert(at);
             at = at.max(*last);

@@ -156,9 +156,9 @@ impl Acquisition {
         (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
     }
 
-    /// Returns true if an attempt may be sent to a single node first. This requires a retry policy with unlimited
-    /// attempts and without custom delays.
-    pub(crate) fn may_ask_one_first(&self) -> bool {
+    /// Returns true if the retry policy has unlimited attempts and no custom delays. An attempt may then be sent to a
+    /// single node first, or try only some of several keys.
+    pub(crate) fn is_endless(&self) -> bool {
         self.schedule.is_endless()
     }
 

@@ -326,7 +326,7 @@ fn round_closes_at_node_timeout_or_deadline() {
 #[test]
 fn attempt_held_by_one_node_retries_within_a_second() {
     let it = acquisition(&fixed(7));
-    assert!(it.may_ask_one_first());
+    assert!(it.is_endless());
     let far = Time::END;
     assert_eq!(it.handle_single_refusal(far, ms(100), 0), ms(600));
     let latest = it.handle_single_refusal(far, ms(100), u64::MAX);
@@ -339,7 +339,7 @@ fn attempt_held_by_one_node_retries_within_a_second() {
     );
     assert_eq!(it.handle_single_refusal(far, ms(700), u64::MAX), DEADLINE);
     let limited = acquisition(&fixed(7).limit(5));
-    assert!(!limited.may_ask_one_first(), "the number of attempts is limited");
+    assert!(!limited.is_endless(), "the number of attempts is limited");
     let once = acquisition(&RetryPolicy::none());
-    assert!(!once.may_ask_one_first(), "there is only one attempt");
+    assert!(!once.is_endless(), "there is only one attempt");
 }

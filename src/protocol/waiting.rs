@@ -175,11 +175,16 @@ impl Waiting {
         let is_push = trigger == Trigger::Push && !self.is_reader;
         let is_lost = is_push && self.contention.handle_lost_race();
         if is_lost || trigger != Trigger::Other && self.contention.rests_after_refusal() {
-            self.rests_until = now.after(self.contention.rest_delay(random));
+            self.rest_until(now.after(self.contention.rest_delay(random)));
         }
         if let Some(at) = self.next_useful_try(free, quorum, now) {
             self.schedule_try(at);
         }
+    }
+
+    /// Makes a push cause an attempt only at `until` or later.
+    pub(crate) fn rest_until(&mut self, until: Time) {
+        self.rests_until = self.rests_until.max(until);
     }
 
     /// Schedules a try at `at`, unless a try is already scheduled for an earlier time.

@@ -58,6 +58,6 @@ pub(crate) use script::Form;
 #[cfg(feature = "serde")]
 pub(crate) use seconds::seconds;
 pub(crate) use set_up::{INFO_NOT_PERMITTED, ServerInfo, SetUp};
-pub(crate) use shared_lock::{SharedKeys, Sharing};
+pub(crate) use shared_lock::{SharedKeys, Sharing, awaited_key};
 pub(crate) use sync_check::{append_sync_check, verify_sync};
 pub(crate) use value::{Holding, MAX_VALUE, Value};

@@ -7,10 +7,8 @@ use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Arguments, Requests};
 use super::script::{ACQUIRE_SHARED, ACQUIRE_WRITE, Form, RELEASE, RELEASE_SHARED};
 use super::shared_lock::Sharing;
+use super::value::Value;
 use crate::protocol::{Time, Ttl};
-
-/// For how long waiting readers go first after a writer has released the lock, in milliseconds.
-const READERS_FIRST_MS: u64 = 20;
 
 impl Command {
     /// Appends the command of a reader or a writer to `requests`. Returns `None` for a command that does not differ
@@ -61,11 +59,10 @@ impl Command {
         writer: &mut Writer<'_>,
     ) {
         let ttl = self.key_ttl(now).map_or(0, Ttl::as_millis);
-        let (mode, counter) = match self {
-            Self::Extend { .. } => ("extend", None),
-            Self::Acquire { .. } if sharing.waits => ("wait", of.fence),
-            Self::Acquire { .. } => ("try", of.fence),
-            _ => ("try", None),
+        let (mode, counter, request) = match self {
+            Self::Extend { .. } => ("extend", None, None),
+            Self::Acquire { .. } => ("try", of.fence, sharing.reservation),
+            _ => ("try", None, None),
         };
         // Each reader changes the key, so pushes would not reveal the loss of a reader's lease.
         if watches && mode != "extend" {
@@ -73,9 +70,11 @@ impl Command {
         }
         let counter = counter.map(Counters::first_key);
         let keys = 4 + usize::from(counter.is_some());
-        let call = ACQUIRE_SHARED.call_with(form, keys, 3, writer.requests).arg(of.keys.first());
-        let call = call.args(sharing.keys.all()).args(counter);
-        call.arg(of.value.bytes()).number(ttl).arg(mode).end();
+        let arguments = 3 + usize::from(request.is_some());
+        let call = ACQUIRE_SHARED.call_with(form, keys, arguments, writer.requests);
+        let call = call.arg(of.keys.first()).args(sharing.keys.all()).args(counter);
+        let call = call.arg(of.value.bytes()).number(ttl).arg(mode);
+        call.args(request.map(Value::bytes)).end();
     }
 }
 
@@ -100,12 +99,12 @@ fn acquire_write(
     (ttl, update): (Ttl, Option<CounterUpdate<'_>>),
     writer: &mut Writer<'_>,
 ) {
-    let (count, arguments) = if update.is_some() { (5, 7) } else { (4, 5) };
+    let (count, arguments) = if update.is_some() { (5, 6) } else { (4, 4) };
     let script = &ACQUIRE_WRITE[usize::from(update.is_some())];
     let call = script.call_with(form, count, arguments, writer.requests).arg(of.keys.first());
     let call = call.args(update.map(|update| update.counters.first())).args(sharing.keys.all());
-    let (ttl, waits) = (ttl.as_millis(), sharing.waits.into());
-    let mut call = call.number(ttl).number(waits).number(READERS_FIRST_MS);
+    let (ttl, intent) = (ttl.as_millis(), sharing.reservation.map_or(&b""[..], Value::bytes));
+    let mut call = call.number(ttl).arg(intent);
     if let Some(update) = update {
         call = call.number(update.minimum).number(update.ttl.as_millis());
     }

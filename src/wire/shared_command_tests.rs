@@ -12,7 +12,9 @@ const KEYS: &str = "k#quorlock:readers:{k} k#quorlock:writer:{k} k#quorlock:wait
 fn shared(is_reader: bool, waits: bool) -> Fixture {
     let keys = SharedKeys::for_key(b"k").expect("a key that can have readers");
     let keys = Box::leak(Box::new(keys));
-    let sharing = Some(Sharing { keys, is_reader, waits, is_refused: false });
+    let (_, reservation) = keys.reservation(is_reader, 30, &Value::of(b"me"));
+    let reservation = waits.then(|| &*Box::leak(Box::new(reservation)));
+    let sharing = Some(Sharing { keys, is_reader, reservation, is_refused: false });
     Fixture { sharing, ..Fixture::keys(&["k"]) }
 }
 
@@ -23,7 +25,7 @@ fn acquire(wants: ConflictDetails) -> Command {
 #[test]
 fn reader_acquires_extends_and_releases_by_script() {
     let (reader, caching) = (shared(true, true), "CLIENT CACHING YES");
-    let script = format!("EVALSHA acquire_shared 4 k {KEYS} mine 9000 wait");
+    let script = format!("EVALSHA acquire_shared 4 k {KEYS} mine 9000 try 30 me");
     expect(&acquire(ConflictDetails::Nothing), &reader, true, &[&script], (0, 0, 0));
     expect(&acquire(ConflictDetails::Watch), &reader, false, &[&script], (0, 0, 0));
     expect(&acquire(ConflictDetails::Watch), &reader, true, &[caching, &script], (1, 0, 0));
@@ -56,15 +58,15 @@ fn reader_with_a_token_reads_the_counter() {
 #[test]
 fn writer_acquires_by_script_and_otherwise_acts_like_any_holder() {
     let (writer, caching) = (shared(false, true), "CLIENT CACHING YES");
-    let script = format!("EVALSHA acquire_write 4 k {KEYS} 9000 1 20 mine 9000");
+    let script = format!("EVALSHA acquire_write 4 k {KEYS} 9000 30 me mine 9000");
     expect(&acquire(ConflictDetails::Nothing), &writer, true, &[&script], (0, 0, 0));
     let lines = [caching, "PTTL k", &script];
     expect(&acquire(ConflictDetails::Watch), &writer, true, &lines, (2, 0, 0));
-    let script = format!("EVALSHA acquire_write 4 k {KEYS} 9000 0 20 mine 9000");
+    let script = format!("EVALSHA acquire_write 4 k {KEYS} 9000  mine 9000");
     let once = shared(false, false);
     expect(&acquire(ConflictDetails::Nothing), &once, true, &[&script], (0, 0, 0));
     let script = format!(
-        "EVALSHA acquire_write_fenced 5 k k#quorlock:token:{{k}} {KEYS} 9000 0 20 7 60000 mine 9000"
+        "EVALSHA acquire_write_fenced 5 k k#quorlock:token:{{k}} {KEYS} 9000  7 60000 mine 9000"
     );
     expect(&acquire(ConflictDetails::Nothing), &once.fenced(None), true, &[&script], (0, 0, 0));
     let repair = Command::Repair { until: until(8_000) };

@@ -124,6 +124,11 @@ impl Value {
         self.bytes() == READERS
     }
 
+    /// Returns the time in milliseconds at the beginning of a [reservation](super::SharedKeys::reservation).
+    pub(crate) fn reserved_ms(&self) -> Option<u64> {
+        self.as_str().split(' ').next()?.parse().ok()
+    }
+
     /// Returns a short prefix of the value for display. The prefix distinguishes values, but does not suffice to
     /// release the lock.
     pub(crate) fn hint(&self) -> String {

@@ -62,6 +62,7 @@ mod refusals;
 mod refused_writes;
 mod renewal;
 #[cfg(feature = "blocking")]
+mod reservations;
 mod resolver;
 mod restarts;
 mod rolling;

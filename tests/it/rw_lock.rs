@@ -7,18 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-fn rw_lock(redlock: &Redlock) -> RwLock {
+pub(crate) const INTENT: &str = "catalog#quorlock:writer:{catalog}";
+
+pub(crate) fn rw_lock(redlock: &Redlock) -> RwLock {
     redlock.rw_lock("catalog").expect("a valid name")
 }
 
 /// Returns a client for leases of less than a second.
-fn quick_client(cluster: &Cluster) -> Redlock {
+pub(crate) fn quick_client(cluster: &Cluster) -> Redlock {
     builder(cluster).node_timeout(ms(300)).build().expect("valid settings")
 }
 
-fn is_contended(result: &Result<quorlock::Lease, AcquireError>) -> bool {
+pub(crate) fn is_contended(result: &Result<quorlock::Lease, AcquireError>) -> bool {
     let is_contended = matches!(result, Err(AcquireError::Contended { .. }));
     if !is_contended {
         println!("not contended: {result:?}");
@@ -132,7 +134,7 @@ async fn waiting_writer_makes_new_readers_wait() {
     let (one, two) = (rw_lock(&client(&cluster)), rw_lock(&client(&cluster)));
     let reader = one.read().ttl(ms(30_000)).await.expect("free");
     let writing = tokio::spawn(two.write().ttl(ms(30_000)).wait(ms(30_000)).into_future());
-    eventually("readers must wait", || cluster.all_have("catalog#quorlock:writer:{catalog}")).await;
+    eventually("readers must wait", || cluster.all_have(INTENT)).await;
     assert!(is_contended(&one.try_read().await));
     let late = tokio::spawn(one.read().wait(ms(30_000)).into_future());
     reader.extend(ms(30_000)).await.expect("readers that hold the lock can extend it");
@@ -147,24 +149,6 @@ async fn waiting_writer_makes_new_readers_wait() {
         .await
         .expect("nodes are up");
     eventually("the lock is free", || cluster.none_has("catalog")).await;
-}
-
-#[tokio::test]
-async fn intent_of_a_writer_that_gave_up_ends_after_its_ttl() {
-    let cluster = Cluster::start(3);
-    let lock = rw_lock(&quick_client(&cluster));
-    let reader = lock.read().ttl(ms(30_000)).await.expect("free");
-    let began = Instant::now();
-    let refused = lock.write().ttl(ms(1_000)).wait(ms(300)).await;
-    assert!(is_contended(&refused));
-    let nested = lock.read().wait(ms(30_000)).await.expect("the intent has lapsed");
-    assert!(began.elapsed() >= ms(900), "{:?}", began.elapsed());
-    // No writer can set another intent for as long again.
-    assert!(is_contended(&lock.write().ttl(ms(1_000)).wait(ms(300)).await));
-    if began.elapsed() < ms(1_900) {
-        lock.try_read().await.expect("no intent").release().await.expect("nodes are up");
-    }
-    drop((reader, nested));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::env;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const NODES: &str = "QUORLOCK_SEMAPHORE_NODES";
 /// The URL of the server that counts the holders.
@@ -117,6 +117,47 @@ async fn all_of_1000_permits_can_be_held() {
     assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused}");
     drop(permits);
     eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// Returns the number of commands that the servers have executed, including those of scripts.
+fn commands(cluster: &Cluster) -> u64 {
+    let count = |server: &Server| {
+        let info: String = redis::from_redis_value(server.cmd(&["INFO", "stats"])).expect("text");
+        let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a number")
+    };
+    cluster.iter().map(count).sum()
+}
+
+#[tokio::test]
+async fn waiters_for_1000_held_permits_cost_few_commands() {
+    let cluster = Cluster::start(3);
+    let semaphore = client(&cluster).semaphore("seats", 1_000).expect("valid");
+    let mut permits = JoinSet::new();
+    for _ in 0..1_000 {
+        permits.spawn(semaphore.acquire().ttl(LONG).wait(LONG).into_future());
+    }
+    let mut permits: Vec<_> = permits.join_all().await.into_iter().flatten().collect();
+    assert_eq!(permits.len(), 1_000);
+    let clients = [(); 4].map(|()| client(&cluster));
+    let mut waiting = JoinSet::new();
+    for client in &clients {
+        let semaphore = client.semaphore("seats", 1_000).expect("valid");
+        waiting.spawn(semaphore.acquire().wait(LONG).into_future());
+    }
+    // Each waiter tries all permits once.
+    let first = 4 * 3 * 2 * 1_000;
+    let before = commands(&cluster);
+    eventually("all waiters have tried", || commands(&cluster) > before + first).await;
+    sleep(ms(3_000)).await;
+    let (before, began) = (commands(&cluster), Instant::now());
+    sleep(ms(5_000)).await;
+    let rate = (commands(&cluster) - before) / began.elapsed().as_secs().max(1);
+    assert!(rate < 2_000, "{rate} commands per second");
+    while let Some(permit) = permits.pop().filter(|_| !waiting.is_empty()) {
+        permit.release().await.expect("nodes are up");
+        drop(waiting.join_next().await.expect("a waiter").expect("no panic").expect("a permit"));
+    }
 }
 
 #[tokio::test]

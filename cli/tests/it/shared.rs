@@ -9,9 +9,9 @@ const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 /// A command that records its start, and runs until the test writes the file `go`.
 const UNTIL_GO: &str = "echo $$ >> $D/begun; while [ ! -e $D/go ]; do sleep 0.05; done";
 
-/// Makes new readers wait on this node, as a waiting writer does. The value is a time in the year 2100.
+/// Makes new readers wait on this node, as a waiting writer does.
 fn set_intent(node: &Server) {
-    lock(node, "catalog#quorlock:writer:{catalog}", "4102444800000");
+    lock(node, "catalog#quorlock:writer:{catalog}", "30500 gone");
 }
 
 #[track_caller]

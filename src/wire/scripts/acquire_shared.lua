@@ -4,14 +4,15 @@
 --            them
 --   KEYS[2]  readers: a string, the value of the only reader; or a sorted set of their values by
 --            expiry, in ms since 1970
---   KEYS[3]  writer's intent: until when new readers must wait, in ms since 1970
---   KEYS[4]  whether readers wait for a writer
+--   KEYS[3]  writer's intent, as in acquire_write.lua
+--   KEYS[4]  request of a waiting reader, as in acquire_write.lua
 --   KEYS[5]  fencing counter (optional)
 --   ARGV[1]  value of the reader
 --   ARGV[2]  TTL in ms
---   ARGV[3]  wait: adds the reader, and records that it waits if it is refused
---            try: adds the reader
+--   ARGV[3]  try: adds the reader
 --            extend: raises the TTL of the reader to at least ARGV[2], and never adds it
+--   ARGV[4]  request of the reader, if it waits (optional): stored if the reader is refused, unless
+--            another one needs more time; ends soon after the reader is added
 -- If the lock key holds ARGV[1], the caller is the writer, and becomes a reader. Its intent ends.
 -- Returns OK; with a counter, { OK, its number as a string }. If another client has written the lock
 -- key or wants to, returns { PTTL (-1: no expiry), 1, value }; without the value if it is not a
@@ -20,16 +21,19 @@
 local MAX = 4200 -- bytes; no lock has a longer value
 local READERS = 'quorlock:readers'
 local call, value, ttl, extends = redis.call, ARGV[1], tonumber(ARGV[2]), ARGV[3] == 'extend'
-local found = redis.pcall('MGET', KEYS[1], KEYS[2], KEYS[3])
+local found = redis.pcall('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 if found.err then
   return found
 end
--- Each is false or nil if its key is missing or holds no string.
-local held, only, intent = found[1], found[2], tonumber(found[3] or nil)
+-- Each is false if its key is missing or holds no string.
+local held, only, intent, request = found[1], found[2], found[3], found[4]
+local function first_number(text)
+  return tonumber(string.match(text or '', '^%d+'))
+end
 local function refuse(left, holder)
-  if ARGV[3] == 'wait' then
+  if ARGV[4] and (first_number(request) or 0) <= first_number(ARGV[4]) then
     -- Redis 7.2.0 to 7.2.4 pass multiples of 10^8 with an exponent, which is an error in SET.
-    call('SET', KEYS[4], 1, 'PX', string.format('%.0f', math.max(left, 0) + ttl))
+    call('SET', KEYS[4], ARGV[4], 'PX', string.format('%.0f', math.max(left, 0) + ttl))
   end
   return { left, 1, holder }
 end
@@ -43,7 +47,7 @@ local alone = held ~= READERS or only == value
 -- Remaining TTL of the writer or of the only reader. Before TIME: Redis 6.2 reads the clock in each
 -- command, and the sum of both must not be too early.
 local left = held == value and call('PTTL', KEYS[1]) or held and only and call('PTTL', KEYS[2])
-local time = (intent or not alone) and call('TIME')
+local time = not alone and call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
 local score = not alone and not only and tonumber(call('ZSCORE', KEYS[2], value) or nil)
 local holds = held and alone or score and score >= now
@@ -57,8 +61,10 @@ elseif not holds then
     end
     return 0
   end
-  if intent and intent > now then
-    return refuse(intent - now)
+  local intent_ttl = first_number(intent)
+  local blocked = intent_ttl and call('PTTL', KEYS[3]) - intent_ttl
+  if blocked and blocked > 0 and blocked <= intent_ttl then
+    return refuse(blocked)
   end
 end
 local number = KEYS[5] and (call('GET', KEYS[5]) or '0')
@@ -87,6 +93,9 @@ elseif held ~= READERS or left < ttl then
 end
 if extends then
   return 1
+end
+if ARGV[4] and request == ARGV[4] then
+  call('PEXPIRE', KEYS[4], 20) -- other readers may arrive a little later
 end
 if number then
   return { redis.status_reply('OK'), number }

@@ -1,30 +1,37 @@
 -- Runs another script that sets one lock key, for a writer of a lock that also has readers.
 --   set_key    the other script, as a function of KEYS and ARGV
 --   KEYS       keys of the other script, the first of which is the lock key; then the readers, the
---              writer's intent, and whether readers wait, as in acquire_shared.lua
+--              writer's intent, and the request of a waiting reader
 --   ARGV[1]    TTL of the writer in ms
---   ARGV[2]    1 if the writer waits, otherwise 0
---   ARGV[3]    for how long waiting readers go first, in ms
---   ARGV[4..]  arguments of the other script
+--   ARGV[2]    intent of the writer if it waits, otherwise empty
+--   ARGV[3..]  arguments of the other script
 -- Returns the result of the other script.
--- A writer that waits for readers sets its intent: new readers are refused for ARGV[1]. For as long
--- again, no writer sets another intent. The writer deletes the intent when it releases the lock.
+-- An intent is the TTL of a writer in ms, a space and a value that identifies the acquire. A writer
+-- that waits for readers stores it for two of its TTLs. In the first one, new readers are refused.
+-- In the second one, no writer can store another intent. A key that exists for longer is ignored:
+-- the node's clock was put back. A request is for how long the lock is left to readers after a
+-- write, in ms, a space and a value that identifies the acquire. The client deletes the intent or
+-- the request when the acquire or its lease ends.
 local READERS = 'quorlock:readers'
 local call, others = redis.call, #KEYS - 3
 local lock, intent, waiting = KEYS[1], KEYS[others + 2], KEYS[others + 3]
-local blocked_until = tonumber(call('GET', intent) or nil)
-local left = call('PTTL', waiting)
-local time = (blocked_until or left >= 0 or ARGV[2] == '1') and call('TIME')
-local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
+local found = call('MGET', intent, waiting)
+local function first_number(text)
+  return tonumber(string.match(text or '', '^%d+'))
+end
+local ttl, window = first_number(found[1]), first_number(found[2])
+local blocked = ttl and call('PTTL', intent) - ttl
+local is_void = blocked and blocked > ttl
 
 -- Readers that have waited for an earlier writer go first, unless a writer has waited for readers.
-local readers_first = left >= 0 and not (blocked_until and blocked_until > now)
+local left = window and call('PTTL', waiting) or -1
+local readers_first = left >= 0 and not (blocked and blocked > 0 and not is_void)
 if readers_first then
   local held = redis.pcall('GET', lock)
   if held == false or held == READERS then
-    if left > tonumber(ARGV[3]) then
-      left = tonumber(ARGV[3])
-      call('PEXPIRE', waiting, ARGV[3])
+    if left > window then
+      left = window
+      call('PEXPIRE', waiting, string.format('%.0f', left))
     end
     if held == false then
       call('DEL', KEYS[others + 1])
@@ -32,16 +39,16 @@ if readers_first then
     end
   end
 end
-local answer = set_key({ unpack(KEYS, 1, others) }, { unpack(ARGV, 4) })
+local answer = set_key({ unpack(KEYS, 1, others) }, { unpack(ARGV, 3) })
 local is_table = type(answer) == 'table'
 if is_table and not (answer.ok or answer.err) then
   local conflict = type(answer[1]) == 'table' and answer[1] or answer
   if conflict[3] == READERS then
     if readers_first then
       conflict[1] = math.min(conflict[1], left)
-    elseif ARGV[2] == '1' then
-      local blocks_until = string.format('%.0f', now + ARGV[1])
-      call('SET', intent, blocks_until, 'NX', 'PX', string.format('%.0f', 2 * ARGV[1]))
+    elseif ARGV[2] ~= '' then
+      local lifetime = string.format('%.0f', 2 * ARGV[1])
+      call('SET', intent, ARGV[2], is_void and 'XX' or 'NX', 'PX', lifetime)
     end
   end
 end

@@ -35,20 +35,21 @@ fn scripts_pass_multiples_of_a_hundred_million_as_strings() {
     };
     for ttl in ["50000000", "100000000", "300000000000"] {
         // A writer waits for a reader, and new readers wait for the writer.
-        assert_eq!(call(ACQUIRE_SHARED, &keys, &["a", ttl, "wait"]), "ok");
-        let refused = call(&write, &keys, &[ttl, "1", ttl, "w", ttl]);
+        let (intent, request) = (format!("{ttl} w"), format!("{ttl} r"));
+        assert_eq!(call(ACQUIRE_SHARED, &keys, &["a", ttl, "try", &request]), "ok");
+        let refused = call(&write, &keys, &[ttl, &intent, "w", ttl]);
         assert!(refused.contains("quorlock:readers"), "{refused}");
-        let refused = call(ACQUIRE_SHARED, &keys, &["b", ttl, "wait"]);
+        let refused = call(ACQUIRE_SHARED, &keys, &["b", ttl, "try", &request]);
         assert!(refused.starts_with("array([int("), "{refused}");
         assert_eq!(call(RELEASE_SHARED, &keys[..2], &["a", "cool", ttl]), "int(1)");
         assert_eq!(call(RELEASE_SHARED, &keys[..2], &["cool"]), "int(2)");
         // The waiting reader goes first.
         server.cmd(&["DEL", "intent"]);
-        let refused = call(&write, &keys, &[ttl, "1", ttl, "w", ttl]);
+        let refused = call(&write, &keys, &[ttl, &intent, "w", ttl]);
         assert!(refused.contains("quorlock:readers"), "{refused}");
         // A reader waits for a lock key without an expiry.
         server.cmd(&["SET", "lock", "foreign"]);
-        let refused = call(ACQUIRE_SHARED, &keys, &["b", ttl, "wait"]);
+        let refused = call(ACQUIRE_SHARED, &keys, &["b", ttl, "try", &request]);
         assert!(refused.starts_with("array([int(-1), int(1), bulk-string"), "{refused}");
         server.cmd(&["FLUSHALL"]);
     }

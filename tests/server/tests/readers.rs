@@ -14,8 +14,8 @@ const RELEASE: &str = include_str!("../../../src/wire/scripts/release.lua");
 const RELEASE_SHARED: &str = include_str!("../../../src/wire/scripts/release_shared.lua");
 
 const START_US: u64 = 1_700_000_000_000_300;
-/// How long waiting readers go first, in ms.
-const READERS_GO_FIRST: u64 = 20;
+/// The request of a waiting reader, which goes first for 20 ms.
+const REQUEST: &str = "20 r";
 const READERS: &[u8] = b"quorlock:readers";
 
 #[derive(Clone, Debug)]
@@ -119,16 +119,24 @@ impl Lock {
         self.writer.as_ref().is_some_and(|(it, until)| it != value && self.now < *until)
     }
 
+    /// Returns true if a writer's intent is in force: during the first half of its key's lifetime.
     fn intent_blocks(&self) -> bool {
-        let Some((Kind::String(until), _)) = self.key("intent") else { return false };
-        String::from_utf8_lossy(&until).parse::<u64>().is_ok_and(|ms| ms > self.now / 1_000)
+        let Some((Kind::String(intent), Some(expiry))) = self.key("intent") else { return false };
+        let intent = String::from_utf8_lossy(&intent).into_owned();
+        let ttl: u64 = intent.split(' ').next().and_then(|ttl| ttl.parse().ok()).expect("a ttl");
+        let left = (expiry / 1_000).saturating_sub(self.now / 1_000);
+        left > ttl + 1
     }
 
     fn read(&mut self, value: &str, mode: &str, ttl: u64, has_counter: bool) {
         let keys = ["lock", "readers", "intent", "waiting", "counter"];
         let keys = if has_counter && mode != "extend" { &keys[..] } else { &keys[..4] };
         let (is_blocked, ttl_ms) = (self.intent_blocks(), ttl.to_string());
-        let reply = self.eval(ACQUIRE_SHARED, keys, &[value, &ttl_ms, mode]);
+        let arguments = match mode {
+            "wait" => vec![value, &ttl_ms, "try", REQUEST],
+            _ => vec![value, &ttl_ms, mode],
+        };
+        let reply = self.eval(ACQUIRE_SHARED, keys, &arguments);
         let is_granted = ["+OK", ":1\r", "*2\r\n+OK"].iter().any(|it| reply.starts_with(it));
         let (is_reader, is_writer) = (self.has_reader(value), self.has_writer(value));
         let may_be_held = is_reader
@@ -185,9 +193,10 @@ impl Lock {
     fn write(&mut self, value: &str, waits: bool, ttl: u64, is_fenced: bool) {
         let inner = if is_fenced { ACQUIRE_FENCED } else { ACQUIRE };
         let source = format!("local function set_key(KEYS, ARGV)\n{inner}\nend\n{ACQUIRE_WRITE}");
-        let (ttl_ms, first) = (ttl.to_string(), READERS_GO_FIRST.to_string());
+        let ttl_ms = ttl.to_string();
+        let intent = if waits { format!("{ttl} {value}") } else { String::new() };
         let mut keys = vec!["lock", "readers", "intent", "waiting"];
-        let mut arguments = vec![&*ttl_ms, if waits { "1" } else { "0" }, &first];
+        let mut arguments = vec![&*ttl_ms, &intent];
         if is_fenced {
             keys.insert(1, "counter");
             arguments.extend(["0", "100000"]);

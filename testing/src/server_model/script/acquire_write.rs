@@ -1,13 +1,13 @@
 //! `acquire_write.lua`: runs another script that sets one lock key, for a writer of a lock that also has readers.
 
 use super::run::{Answer, Body, KeyContent, Run, argument};
-use super::shared::{READERS, int, intent_end, now, remaining, whole};
+use super::shared::{Blocked, READERS, first_number, int, whole};
 use crate::server_model::reply::Reply;
 
 /// Number of keys of `acquire_write.lua` itself. They follow the keys of the inner script.
 const OWN_KEYS: usize = 3;
 /// Number of arguments of `acquire_write.lua` itself. The other arguments belong to the inner script.
-const OWN_ARGUMENTS: usize = 3;
+const OWN_ARGUMENTS: usize = 2;
 
 pub(super) fn run(
     run: &mut Run<'_, '_>,
@@ -18,23 +18,30 @@ pub(super) fn run(
     let (others, own) = keys.split_at(keys.len().saturating_sub(OWN_KEYS));
     let (lock, readers, intent, waiting) =
         (argument(others, 1), argument(own, 1), argument(own, 2), argument(own, 3));
-    let (ttl, waits, readers_go_first) =
-        (whole(argument(args, 1)), argument(args, 2) == b"1", whole(argument(args, 3)));
-    let blocked = run.call("call('GET', intent)", &[b"GET", intent])?;
-    let is_blocked = intent_end(&blocked).is_some();
-    let mut left = int(&run.call("call('PTTL', waiting)", &[b"PTTL", waiting])?);
-    let now = if is_blocked || left >= 0 || waits { now(run)? } else { 0 };
-    let readers_first = left >= 0 && remaining(&blocked, now).is_none();
-    if readers_first {
-        left = let_readers_go_first(run, [lock, readers, waiting], left, readers_go_first)?;
+    let (ttl, own_intent) = (whole(argument(args, 1)), argument(args, 2));
+    let found = match run.call("call('MGET', intent", &[b"MGET", intent, waiting])? {
+        Reply::Array(found) => found,
+        _ => Vec::new(),
+    };
+    let found = |place: usize| found.get(place).unwrap_or(&Reply::Null);
+    let blocked = Blocked::read(run, found(0), ("call('PTTL', intent)", intent))?;
+    let is_void = blocked.is_some_and(Blocked::is_void);
+    let (window, mut left) = (first_number(found(1)), -1);
+    if window.is_some() {
+        left = int(&run.call("call('PTTL', waiting)", &[b"PTTL", waiting])?);
+    }
+    let readers_first = left >= 0 && blocked.and_then(Blocked::left).is_none();
+    if readers_first && let Some(window) = window {
+        left = let_readers_go_first(run, [lock, readers, waiting], left, window)?;
     }
     let mut answer = set_key(run, others, args.get(OWN_ARGUMENTS..).unwrap_or_default())?;
     if let Some(conflict) = conflict_with_readers(&mut answer) {
         if readers_first {
             *conflict = left.min(*conflict);
-        } else if waits {
-            let (until, expiry) = ((now + ttl).to_string(), (2 * ttl).to_string());
-            let set = [b"SET", intent, until.as_bytes(), b"NX", b"PX", expiry.as_bytes()];
+        } else if !own_intent.is_empty() {
+            let expiry = (2 * ttl).to_string();
+            let condition: &[u8] = if is_void { b"XX" } else { b"NX" };
+            let set = [b"SET", intent, own_intent, condition, b"PX", expiry.as_bytes()];
             run.call("call('SET', intent", &set)?;
         }
     }
@@ -45,19 +52,23 @@ pub(super) fn run(
 fn let_readers_go_first(
     run: &mut Run<'_, '_>,
     [lock, readers, waiting]: [&[u8]; 3],
-    left: i64,
-    limit: i64,
+    mut left: i64,
+    window: f64,
 ) -> Result<i64, Reply> {
     let held = match run.held("lock", lock) {
         Ok(KeyContent::Missing) => None,
         Ok(KeyContent::Value(held)) if held == READERS => Some(held),
         _ => return Ok(left),
     };
-    if left > limit {
-        let limit = limit.to_string();
+    #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
+    if left as f64 > window {
+        #[allow(clippy::cast_possible_truncation, reason = "a whole number below `left`")]
+        {
+            left = window as i64;
+        }
+        let limit = left.to_string();
         run.call("call('PEXPIRE', waiting", &[b"PEXPIRE", waiting, limit.as_bytes()])?;
     }
-    let left = left.min(limit);
     if held.is_none() {
         run.call("call('DEL', KEYS[others + 1]", &[b"DEL", readers])?;
         let ttl = left.max(1).to_string();

@@ -34,26 +34,27 @@ struct Found {
     /// The value of the only reader, if it is stored as a string.
     only: Option<Vec<u8>>,
     intent: Reply,
+    request: Reply,
 }
 
 pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (lock, readers) = (argument(keys, 1), argument(keys, 2));
     let (value, ttl) = (argument(args, 1), whole(argument(args, 2)));
     let extends = argument(args, 3) == b"extend";
-    let Found { holder, only, intent } = found(run, &keys[..3], value)?;
+    let Found { holder, only, intent, request } = found(run, &keys[..4], value)?;
     if let Holder::Other(other) = holder {
         if extends {
             return Ok(Reply::Int(-1));
         }
         let left = int(&run.call("call('PTTL', KEYS[1]), #held", &[b"PTTL", lock])?);
-        return refuse(run, (keys, args), left, other);
+        return refuse(run, (keys, args), &request, left, other);
     }
     let is_alone = match holder {
         Holder::Readers => only.as_deref() == Some(value),
         _ => true,
     };
     let left = left_of(run, (lock, readers), (&holder, only.is_some()))?;
-    let now = if is_alone && intent_end(&intent).is_none() { 0 } else { now(run)? };
+    let now = if is_alone { 0 } else { now(run)? };
     let score = match only {
         None if !is_alone => score(run, readers, value)?,
         _ => None,
@@ -70,8 +71,9 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
                 && matches!(run.held("KEYS[1]", lock)?, KeyContent::Other);
             return Ok(Reply::Int(if is_no_string { -1 } else { 0 }));
         }
-        if let Some(left) = remaining(&intent, now) {
-            return refuse(run, (keys, args), left, None);
+        let blocked = Blocked::read(run, &intent, ("call('PTTL', KEYS[3]) - ", argument(keys, 3)))?;
+        if let Some(left) = blocked.and_then(Blocked::left) {
+            return refuse(run, (keys, args), &request, left, None);
         }
     }
     let number = match keys.get(4) {
@@ -91,11 +93,16 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
         if !set_only_reader(run, keys_of_readers, longest, value, &holder)? {
             let at = "call('PTTL', KEYS[1])) -- no string";
             let left = int(&run.call(at, &[b"PTTL", lock])?);
-            return refuse(run, (keys, args), left, None);
+            return refuse(run, (keys, args), &request, left, None);
         }
     }
     if extends {
         return Ok(Reply::Int(1));
+    }
+    if let (Some(own), Reply::Bulk(request)) = (args.get(3), &request)
+        && own == request
+    {
+        run.call("call('PEXPIRE', KEYS[4]", &[b"PEXPIRE", argument(keys, 4), b"20"])?;
     }
     Ok(match number {
         None => Reply::OK,
@@ -118,7 +125,8 @@ fn left_of(
     Ok(Some(int(&run.call(at, &[b"PTTL", key])?)))
 }
 
-/// Reads the lock key, the readers, and the writer's intent unless `keys` has only two keys.
+/// Reads the lock key and the readers, and the writer's intent and the request of a waiting reader unless `keys` has only
+/// two keys.
 fn found(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> Result<Found, Reply> {
     let words: Vec<&[u8]> =
         std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
@@ -128,12 +136,12 @@ fn found(run: &mut Run<'_, '_>, keys: &[Vec<u8>], value: &[u8]) -> Result<Found,
                 Reply::Bulk(held) => Holder::of(held.clone(), value),
                 _ => Holder::Nothing,
             };
-            let intent = found.get(2).cloned().unwrap_or(Reply::Null);
+            let other = |place: usize| found.get(place).cloned().unwrap_or(Reply::Null);
             let only = match &found[1] {
                 Reply::Bulk(only) => Some(only.clone()),
                 _ => None,
             };
-            Ok(Found { holder, only, intent })
+            Ok(Found { holder, only, intent: other(2), request: other(3) })
         }
         refusal => Err(refusal),
     }
@@ -202,12 +210,15 @@ fn add(
 fn refuse(
     run: &mut Run<'_, '_>,
     (keys, args): (&[Vec<u8>], &[Vec<u8>]),
+    request: &Reply,
     left: i64,
     holder: Option<Vec<u8>>,
 ) -> Answer {
-    if argument(args, 3) == b"wait" {
+    if let Some(own) = args.get(3)
+        && first_number(request).unwrap_or(0.0) <= first_number_of(own).unwrap_or(0.0)
+    {
         let until = (left.max(0) + whole(argument(args, 2))).to_string();
-        let set = [b"SET", argument(keys, 4), b"1", b"PX", until.as_bytes()];
+        let set = [b"SET", argument(keys, 4), own, b"PX", until.as_bytes()];
         run.call("call('SET', KEYS[4]", &set)?;
     }
     let conflict = [Reply::Int(left), Reply::Int(1)];
@@ -317,20 +328,48 @@ pub(super) fn now(run: &mut Run<'_, '_>) -> Result<i64, Reply> {
     Ok(part(0) * 1_000 + part(1) / 1_000)
 }
 
-/// Returns the time from `now` until a writer's intent ends, in ms. Returns `None` without an intent.
-pub(super) fn remaining(intent: &Reply, now: i64) -> Option<i64> {
-    #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
-    let left = intent_end(intent)? - now as f64;
-    #[allow(clippy::cast_possible_truncation, reason = "as in the conversion of Lua's numbers")]
-    (left > 0.0).then_some(left as i64)
+/// A writer's intent: its TTL, and how long it is still in force, in ms.
+#[derive(Clone, Copy)]
+pub(super) struct Blocked {
+    ttl: f64,
+    left: f64,
 }
 
-/// Parses a writer's intent: when it ends, in ms since 1970.
-pub(super) fn intent_end(intent: &Reply) -> Option<f64> {
-    match intent {
-        Reply::Bulk(digits) => number(digits),
+impl Blocked {
+    /// Reads the remaining TTL of the key with the content `intent`. `at` is the call in the script's source.
+    pub(super) fn read(
+        run: &mut Run<'_, '_>,
+        intent: &Reply,
+        (at, key): (&str, &[u8]),
+    ) -> Result<Option<Self>, Reply> {
+        let Some(ttl) = first_number(intent) else { return Ok(None) };
+        let left = int(&run.call(at, &[b"PTTL", key])?);
+        #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
+        Ok(Some(Self { ttl, left: left as f64 - ttl }))
+    }
+
+    pub(super) fn is_void(self) -> bool {
+        self.left > self.ttl
+    }
+
+    /// Returns for how long new readers must wait, if the intent is in force.
+    #[allow(clippy::cast_possible_truncation, reason = "as in the conversion of Lua's numbers")]
+    pub(super) fn left(self) -> Option<i64> {
+        (self.left > 0.0 && !self.is_void()).then_some(self.left as i64)
+    }
+}
+
+/// Parses the digits at the beginning of an intent or a request.
+pub(super) fn first_number(reply: &Reply) -> Option<f64> {
+    match reply {
+        Reply::Bulk(text) => first_number_of(text),
         _ => None,
     }
+}
+
+fn first_number_of(text: &[u8]) -> Option<f64> {
+    let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    number(&text[..count])
 }
 
 pub(super) fn int(reply: &Reply) -> i64 {

@@ -15,10 +15,8 @@ const SCORES: [&str; 9] = [
     "9000000000000",
     "9007199254740000",
 ];
-/// Values of a writer's intent. Only other programs store the values other than whole numbers.
-const INTENTS: [&str; 6] = ["5", "x", "", "1.5", "4000000000000", "9e12"];
-/// How long waiting readers go first, in ms.
-const WINDOWS: [&str; 5] = ["0", "1", "20", "100", "1000"];
+/// Writers' intents and readers' requests. Only other programs store the values without a number and a space.
+const INTENTS: [&str; 8] = ["5 x", "0 x", "20 x", "1000 y", "4000000000000 y", "x", "", "1.5"];
 
 impl Generator {
     /// Appends one of the scripts of a reader or a writer to `pipeline`.
@@ -51,8 +49,11 @@ impl Generator {
             keys.push(counter_key(&key));
         }
         let by_source = self.rng.once_in(6);
-        let mode = self.rng.pick(&["wait", "wait", "try", "extend"]).to_owned();
-        let arguments = [self.value(), self.ttl(), mode];
+        let mode = self.rng.pick(&["try", "try", "try", "extend"]).to_owned();
+        let mut arguments = vec![self.value(), self.ttl(), mode];
+        if arguments[2] == "try" && !self.rng.once_in(3) {
+            arguments.push(self.rng.pick(&INTENTS[..5]).to_owned());
+        }
         with(self.scripts.acquire_shared.call(by_source, &keys, None), &arguments)
     }
 
@@ -71,8 +72,9 @@ impl Generator {
     fn acquire_write(&mut self) -> Words {
         let key = self.locked_key();
         let ttl = self.ttl();
-        let waits = self.rng.pick(&["0", "1", "1"]).to_owned();
-        let mut arguments = vec![ttl.clone(), waits, self.rng.pick(&WINDOWS).to_owned()];
+        let value = self.value();
+        let intent = if self.rng.once_in(3) { String::new() } else { format!("{ttl} {value}") };
+        let mut arguments = vec![ttl.clone(), intent];
         let mut keys = vec![key.clone()];
         let is_fenced = self.rng.once_in(2);
         if is_fenced {
@@ -80,7 +82,7 @@ impl Generator {
             arguments.extend(["7".to_owned(), self.ttl()]);
         }
         keys.extend(reader_keys(&key));
-        arguments.extend([self.value(), ttl]);
+        arguments.extend([value, ttl]);
         let by_source = self.rng.once_in(6);
         with(self.scripts.acquire_write(by_source, is_fenced, &keys), &arguments)
     }
