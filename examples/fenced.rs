@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(balance) => return Err(format!("a stale write succeeded: balance {balance}").into()),
         Err(rejection) => println!("ann's write is rejected: {rejection}"),
     }
-    bob.release().await?;
+    println!("bob's lock: {}", bob.release().await?);
     redlock.close().await?;
     println!("balance {}", account.balance);
     Ok(())

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         loss = lease.lost() => println!("lost the lock: {loss}"),
         signal = tokio::signal::ctrl_c() => signal?, // A placeholder for the work.
     }
-    lease.release().await?;
+    println!("at the end, the lock was {}", lease.release().await?);
     fs::remove_file(FILE)?;
     redlock.close().await?;
     Ok(())

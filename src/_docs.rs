@@ -40,6 +40,7 @@ pub mod metrics {}
 
 #[doc = "[COMMAND]: crate::_docs::command"]
 #[doc = "[FORMAT]: crate::_docs::format"]
+#[doc = "[FENCING]: crate::_docs::fencing"]
 #[doc = "[METRICS]: crate::_docs::metrics"]
 #[doc = "[SAFETY]: crate::_docs::safety"]
 #[doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]
@@ -71,5 +72,10 @@ pub mod platforms {}
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
+#[doc = "[node set]: crate::_docs::operations#adding-removing-replacing-a-node"]
+#[doc = "[clocks at the start]: crate::_docs::operations#the-nodes"]
+#[doc = "[lowering]: crate::_docs::operations#lowering-max_ttl"]
+#[doc = "[resuming]: crate::_docs::recipes#resuming-a-lock-after-a-crash"]
+#[doc = ""]
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}

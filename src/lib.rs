@@ -22,7 +22,7 @@
 //! # Example
 //!
 //! ```
-//! use quorlock::{AcquireError, Redlock};
+//! use quorlock::{AcquireError, Redlock, ReleaseOutcome};
 //! use std::time::Duration;
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -33,11 +33,20 @@
 //!     .build()?; // checks the settings, without network I/O
 //! # let redlock = quorlock_test::Nodes::start(3).client().build()?;
 //!
-//! // Waits for at most five seconds.
+//! // Acquires the lock, renews it while the closure runs, and releases it. If the lock is lost, the closure's future is
+//! // dropped. The result is an error unless the lock was held until the end of the closure.
+//! # let ship = async |_: u64| 2;
+//! let parcels = redlock.using("orders/42", async |_lease| ship(42).await).await?;
+//! println!("shipped {parcels} parcels");
+//!
+//! // The same by hand. Waits for at most five seconds. The lease is not renewed.
 //! let lease = redlock.acquire("orders/42").wait(Duration::from_secs(5)).await?;
 //! println!("locked for {:?}", lease.validity());
 //! lease.extend(Duration::from_secs(30)).await?;
-//! lease.release().await?;
+//! match lease.release().await? {
+//!     ReleaseOutcome::Released => println!("held until now"),
+//!     other => println!("another client may have held the lock, too: {other}"),
+//! }
 //!
 //! // One attempt.
 //! match redlock.try_acquire("orders/42").await {
@@ -65,12 +74,12 @@
 //! # let redlock = nodes.client().build()?;
 //! // Several resources under one lease: all or none, without deadlocks.
 //! let both = redlock.acquire_all(["account/7", "account/9"]).await?;
-//! both.release().await?;
+//! drop(both); // released in the background
 //!
 //! // A fencing token, for a resource that rejects lower numbers.
 //! let fenced = redlock.acquire("account/7").fenced().await?;
 //! println!("writing with token {}", fenced.token().ok_or("the lease is fenced")?);
-//! fenced.release().await?;
+//! drop(fenced);
 //!
 //! // Metadata that other clients see.
 //! let lease = redlock.acquire("report").metadata("worker-7").await?;
@@ -84,7 +93,7 @@
 //! let adopted = redlock.adopt("report", lease.value()).await?;
 //!
 //! // Releases the lease, but keeps the resource locked for another minute.
-//! adopted.release_after(Duration::from_secs(60)).await?;
+//! assert_eq!(adopted.release_after(Duration::from_secs(60)).await?, ReleaseOutcome::Released);
 //!
 //! // Deletes the lock, whoever holds it.
 //! redlock.force_release("report").await?;

@@ -2,7 +2,7 @@
 //! are a separate target, because their subscriber is global.
 
 use kit::{Cluster, Server};
-use quorlock::{Builder, NodeState, Redlock};
+use quorlock::{Builder, NodeState, Redlock, ReleaseOutcome};
 use quorlock_test::Clock;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -262,7 +262,7 @@ async fn verbose_log() {
     redlock.try_acquire(name).await.expect_err("the lock is held");
     redlock.acquire(name).max_attempts(1).await.expect_err("the lock is held");
     lease.extend(Duration::from_secs(30)).await.expect("nodes are up");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     redlock.adopt(name, &values[0]).await.expect_err("the lock is released");
     let renewed = redlock.acquire("renewed").ttl(Duration::from_secs(3)).auto_extend_forever();
     let renewed = renewed.await.expect("the lock is free");

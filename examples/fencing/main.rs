@@ -54,6 +54,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     cell.with(second, |balance| *balance += 1)?;
     store.write(second, "101").await??;
     println!("bob writes 101");
-    bob.release().await?;
+    println!("bob's lock: {}", bob.release().await?);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! One static client for all tests of a program. Every `#[tokio::test]` has its own runtime, and the client works in
 //! each of them. If `QUORLOCK_NODES` is set, it names real servers. Otherwise, the nodes run inside the test process.
 
-use quorlock::{Builder, Redlock};
+use quorlock::{Builder, Redlock, ReleaseOutcome};
 use quorlock_test::Nodes;
 use std::sync::LazyLock;
 
@@ -19,13 +19,13 @@ async fn lock_is_exclusive() {
     let lease = REDLOCK.acquire("exclusive").await.expect("the lock is free");
     let refused = REDLOCK.try_acquire("exclusive").await.expect_err("the lock is held");
     assert!(refused.is_contended());
-    lease.release().await.expect("the nodes confirm the release");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
 async fn lock_is_free_after_release() {
     for _ in 0..2 {
         let lease = REDLOCK.acquire("released").await.expect("the lock is free");
-        lease.release().await.expect("the nodes confirm the release");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }

@@ -11,7 +11,7 @@
 //! # let redlock = builder.build_blocking()?;
 //! let lease = redlock.acquire("orders/42").wait(Duration::from_secs(5)).call()?;
 //! println!("ours for {:?}", lease.validity());
-//! lease.release()?;
+//! println!("{}", lease.release()?); // "released", unless the lease had ended before
 //! # Ok(())
 //! # }
 //! ```

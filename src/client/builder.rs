@@ -106,16 +106,18 @@ impl Builder {
         ///
         /// A TTL above `max_ttl` is rejected with an error that names the setting. To use longer TTLs, first raise
         /// `max_ttl` on all clients. A shorter `max_ttl` shortens the quarantine of restarted nodes; see
-        /// [`restart_guard`](Self::restart_guard).
+        /// [`restart_guard`](Self::restart_guard). To lower it, first use shorter TTLs on all clients, then wait until
+        /// the locks with longer TTLs have ended, for the old quarantine period.
         max_ttl: Duration;
 
         /// Sets how the client treats nodes that were restarted and may have lost locks. Default:
         /// [`Observed`](RestartGuard::Observed).
         restart_guard: RestartGuard;
 
-        /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`) keep every lock across
-        /// restarts. The vote of such a node then counts immediately after a restart; see [`RestartGuard`]. Default:
-        /// `false`, because a client cannot verify the conditions:
+        /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`,
+        /// `no-appendfsync-on-rewrite no`) keep every lock across restarts. The vote of such a node then counts
+        /// immediately after a restart; see [`RestartGuard`]. Default: `false`, because a client cannot verify the
+        /// conditions:
         ///
         /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
         /// - The node's address always leads to the same server, and never to a replica that was promoted.

@@ -57,7 +57,7 @@ pub struct ElectionBuilder {
 /// assert_eq!(leader.metadata(), Some("host-7"));
 /// assert!(leader.min_token() <= leadership.token());
 ///
-/// leadership.resign().await?;
+/// println!("the leadership was {}", leadership.resign().await?); // usually: released
 /// assert_eq!(leaders.next().await, Some(None));
 /// # Ok(())
 /// # }

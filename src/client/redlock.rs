@@ -119,7 +119,7 @@ impl Redlock {
     /// # let redlock = nodes.client().build()?;
     /// let license = redlock.acquire_any(["license/1", "license/2", "license/3"]).await?;
     /// println!("using {}", String::from_utf8_lossy(license.resource()));
-    /// license.release().await?;
+    /// drop(license); // released in the background
     /// # Ok(())
     /// # }
     /// ```

@@ -22,12 +22,10 @@ use std::sync::Arc;
 /// let first = catalog.read().await?;
 /// let second = catalog.read().await?;
 /// assert!(catalog.try_write().await.is_err());
-/// first.release().await?;
-/// second.release().await?;
+/// drop((first, second)); // released in the background
 ///
 /// let writer = catalog.write().await?;
 /// assert!(catalog.try_read().await.is_err());
-/// # writer.release().await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// let second = downloads.acquire().await?;
 /// assert!(downloads.try_acquire().await.is_err());
 ///
-/// first.release().await?;
+/// drop(first); // released in the background
 /// let third = downloads.acquire().await?;
 /// # let _ = (second, third);
 /// # Ok(())

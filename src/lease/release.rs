@@ -3,6 +3,10 @@
 use std::fmt;
 
 /// Outcome of a release: whether the lease still held the lock.
+///
+/// After [`Expired`](Self::Expired) or [`TakenOver`](Self::TakenOver), other clients may have held the lock during the
+/// end of the work.
+#[must_use = "the lease may have lost the lock before its release"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {

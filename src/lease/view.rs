@@ -93,6 +93,10 @@ impl LeaseRef {
     /// Returns true while the holder may rely on the lock. Returns false once the lease has ended,
     /// at the latest when its validity ends. The client's clock determines the end of the validity,
     /// even if no node can be reached. Does no I/O.
+    ///
+    /// If a virtual machine is paused or restored from a snapshot, its clock does not count the pause. The lease can
+    /// then seem valid until the client has read a node's reply. Call [`extend`](Self::extend), which asks the nodes,
+    /// before a step that cannot be undone.
     pub fn is_valid(&self) -> bool {
         matches!(self.state.status(), LeaseStatus::Held { .. })
     }

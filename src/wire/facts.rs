@@ -158,9 +158,13 @@ impl Facts {
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
     }
 
-    /// Returns whether the server fsyncs each write before it replies, or `None` if unknown.
+    /// Returns whether the server fsyncs each write before it replies, also during a rewrite. Returns `None` if this is
+    /// unknown.
     pub(crate) fn is_durable(&self) -> Option<bool> {
-        if self.appends()? { Some(self.fsync()? == Fsync::Always) } else { Some(false) }
+        if !self.appends()? || self.skips_fsync_on_rewrite() {
+            return Some(false);
+        }
+        Some(self.fsync()? == Fsync::Always)
     }
 
     fn appends(&self) -> Option<bool> {

@@ -24,12 +24,15 @@ pub(crate) struct ServerInfo {
     pub(crate) is_replica: bool,
     /// Time since the server's start, in whole seconds.
     pub(crate) uptime: Option<Duration>,
-    /// Whether the server fsyncs each write before it replies; `None` if unknown.
+    /// Whether the server fsyncs each write before it replies, also during a rewrite; `None` if unknown.
     pub(crate) is_durable: Option<bool>,
 }
 
 /// The sections of `INFO` that a set-up requests. Servers before Redis 7.0 accept only one section per command.
 const SECTIONS: [&str; 3] = ["server", "replication", "persistence"];
+
+/// The settings that a set-up requests. Servers before Redis 7.0 accept only one name per command.
+const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
 #[derive(Debug)]
 pub(crate) struct SetUp {
@@ -50,7 +53,9 @@ impl SetUp {
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
         }
-        requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
+        for setting in SETTINGS {
+            requests.command("CONFIG", 2).args(["GET", setting]).end();
+        }
         for source in script::sources() {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
@@ -66,7 +71,7 @@ impl SetUp {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
         let (sections, rest) = rest.split_at_checked(SECTIONS.len()).ok_or_else(out_of_step)?;
-        let [config, rest @ ..] = rest else { return Err(out_of_step()) };
+        let (settings, rest) = rest.split_at_checked(SETTINGS.len()).ok_or_else(out_of_step)?;
         let scripts = script::sources().count();
         let (_, rest) = rest.split_at_checked(scripts).ok_or_else(out_of_step)?;
         let [tracking] = rest else { return Err(out_of_step()) };
@@ -75,7 +80,9 @@ impl SetUp {
         for section in sections {
             facts.add_info(section);
         }
-        facts.add_config(config);
+        for setting in settings {
+            facts.add_config(setting);
+        }
         let mut info = ServerInfo::of(&facts);
         info.no_run_id_reason = info_error(&sections[0]).unwrap_or(info.no_run_id_reason);
         // The caller rejects a replica with a clearer error.
@@ -163,10 +170,10 @@ mod tests {
     }
 
     /// Parses the replies to the set-up commands: `info` is the reply to `INFO server`, and `config` is the reply to
-    /// `CONFIG GET`. The other replies are fixed.
+    /// each `CONFIG GET`. The other replies are fixed.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
-        let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config];
+        let mut wires = vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", config, config];
         wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
         wires.push("+OK\r\n");
         let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
@@ -203,6 +210,14 @@ mod tests {
             ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
             ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
             ("*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec\r\n", Some(false)),
+            (
+                "%2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n$25\r\nno-appendfsync-on-rewrite\r\n$3\r\nyes\r\n",
+                Some(false),
+            ),
+            (
+                "%2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno\r\n",
+                Some(true),
+            ),
             ("*0\r\n", None),
             ("-NOPERM no\r\n", None),
         ] {

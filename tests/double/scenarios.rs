@@ -4,14 +4,17 @@
 use crate::fixture::assert_same_observations_with_clocks;
 use crate::fixture::{Action, Fixture, assert_same_observations, refusal, votes, wait_for_votes};
 use crate::{SOON, eventually, ms, secs};
-use quorlock::{Redlock, VoteEligibility};
+use quorlock::{Redlock, ReleaseOutcome, VoteEligibility};
 use quorlock_test::pending_work;
 use tokio::time::timeout;
 
 const R: &str = "r";
 
 async fn connect(fixture: &Fixture, redlock: &Redlock) {
-    fixture.lease(redlock, "warmup").await.release().await.expect("nodes are up");
+    assert_eq!(
+        fixture.lease(redlock, "warmup").await.release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     fixture.wait_until_gone("warmup").await;
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the in-process nodes' time: running, paused or advanced, with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
-use quorlock::{Loss, ReleaseOutcome};
+use quorlock::{Loss, Redlock, ReleaseOutcome};
 use quorlock_test::{Clock, Nodes, pending_work};
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn no_time_passes_while_nodes_are_up() {
     for _ in 0..10 {
         let lease = redlock.acquire("r").await.expect("the lock is free");
         assert_eq!(nodes.count("r"), 5);
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
     redlock.close().await.expect("no release is pending");
     assert_eq!(started.elapsed(), Duration::ZERO);
@@ -97,6 +97,17 @@ async fn advanced_time_passes_for_clients_and_nodes() {
     assert!(!lease.is_valid());
     assert_eq!(nodes.count("r"), 0);
     assert_eq!(lease.lost().await, Loss::Expired);
+}
+
+/// A client of real servers waits for its sockets. tokio takes such a runtime for idle, and advances its paused clock.
+#[tokio::test(start_paused = true)]
+async fn paused_time_ends_a_timeout_before_real_servers_reply() {
+    let servers = kit::Cluster::start(3);
+    let real_start = std::time::Instant::now();
+    let redlock = Redlock::builder().nodes(servers.urls()).build().expect("valid settings");
+    let acquired = tokio::time::timeout(HOUR, redlock.acquire("r")).await;
+    assert!(acquired.is_err(), "the servers replied first");
+    assert!(real_start.elapsed() < HOUR / 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -62,7 +62,7 @@ async fn at_most_one_holder_per_resource_with_many_clients() {
                     assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two holders");
                     sleep(ms(3)).await;
                     holders.fetch_sub(1, Ordering::SeqCst);
-                    lease.release().await.expect("nodes are up");
+                    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
                 }
             });
         }
@@ -82,7 +82,7 @@ async fn waiter_gets_the_released_resource() {
     let waiting = tokio::spawn(redlock.acquire_any(SLOTS).wait(ms(30_000)));
     sleep(ms(100)).await;
     let begun = Instant::now();
-    leases.remove(1).release().await.expect("nodes are up");
+    assert_eq!(leases.remove(1).release().await, Ok(ReleaseOutcome::Released));
     let lease = waiting.await.expect("no panic").expect("a slot is free");
     assert_eq!(resource(&lease), "slot/1");
     assert!(begun.elapsed() < ms(10_000), "{:?}: a push wakes the waiter", begun.elapsed());
@@ -98,7 +98,7 @@ async fn fenced_leases_have_rising_tokens_per_resource() {
         let token = lease.token().expect("a token").get();
         let earlier = last.insert(resource(&lease), token);
         assert!(earlier.is_none_or(|earlier| earlier < token), "{earlier:?}, then {token}");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -125,4 +125,15 @@ async fn invalid_lists_of_resources_are_rejected() {
     assert!(matches!(many, AcquireError::Invalid(ConfigError::TooManyResources { .. })), "{many}");
     let one = redlock.acquire_any(["a", "a"]).await.expect("the lock is free");
     assert_eq!(resource(&one), "a");
+}
+
+/// A holder that crashes or reboots gets its slot back within the TTL, if it has stored the resource and the value.
+#[tokio::test]
+async fn lease_is_adopted_by_its_resource_and_value() {
+    let cluster = Cluster::start(3);
+    let lease = client(&cluster).acquire_any(SLOTS).await.expect("a slot is free");
+    let (slot, value) = (resource(&lease), lease.value().to_owned());
+    std::mem::forget(lease);
+    let adopted = client(&cluster).adopt(&slot, &value).await.expect("the key exists");
+    assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released));
 }

@@ -58,7 +58,7 @@ fn threads_exclude_each_other() {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     thread::sleep(ms(1));
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    lease.release().expect("nodes are up");
+                    assert_eq!(lease.release().expect("nodes are up"), ReleaseOutcome::Released);
                 }
             });
         }

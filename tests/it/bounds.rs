@@ -40,7 +40,7 @@ async fn first_attempt_waits_for_connections() {
     // The connection set-up and the acquire need several round trips, in total longer than the node timeout.
     for _ in 0..3 {
         let lease = fresh().try_acquire("r").await.expect("nodes are up");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
     let redlock = fresh();
     timeout(SOON, redlock.ready()).await.expect("nodes are up").expect("there is a runtime");
@@ -67,7 +67,10 @@ async fn node_without_connection_is_reported_as_connecting() {
         node.cont();
     }
     timeout(SOON, redlock.ready()).await.expect("connected").expect("there is a runtime");
-    redlock.try_acquire("r").await.expect("all is well").release().await.expect("all is well");
+    assert_eq!(
+        redlock.try_acquire("r").await.expect("all is well").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,7 +273,10 @@ async fn client_ends_while_a_node_is_stopped(is_closed: bool, wait: impl AsyncFn
     // The client closes a silent connection only after ten node timeouts (50 s), later than this test waits.
     let builder = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
     let redlock = builder.build().expect("valid settings");
-    redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(
+        redlock.try_acquire("r").await.expect("free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     redlock.ready().await.expect("there is a runtime");
     let is_pending = || quorlock_test::pending_work(&redlock).releases > 0;
     eventually("no release is pending", || !is_pending()).await;
@@ -329,7 +335,7 @@ async fn close_does_not_wait_for_a_node_that_refused_the_lock() {
     proxies[2].hold(Direction::Replies);
     let lease = acquiring.await.expect("no panic").expect("two of three grant");
     assert_eq!(lease.token().map(u64::from), Some(9_000_000_000_000_001));
-    lease.release().await.expect("two nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "two nodes are up");
     redlock.close().await.expect("no release is pending");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     eventually("its tasks have ended", || tasks() == 0).await;

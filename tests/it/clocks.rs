@@ -5,7 +5,7 @@
 use crate::quorum::Holds;
 use crate::{SOON, builder, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::{AcquireError, Builder, Finding, Loss, Redlock, RetryPolicy};
+use quorlock::{AcquireError, Builder, Finding, Loss, Redlock, ReleaseOutcome, RetryPolicy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -50,8 +50,11 @@ async fn lease_survives_clock_jump_of_one_node() {
     }
     eventually("the key is restored", || is_everywhere(&cluster, &value)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
-    lease.release().await.expect("nodes are up");
-    other.try_acquire("r").await.expect("the lock is free").release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(
+        other.try_acquire("r").await.expect("the lock is free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
 }
 
 #[tokio::test]
@@ -92,7 +95,7 @@ async fn clocks_set_back_only_prolong_keys() {
     sleep(ms(1_500)).await;
     assert!(!lease.is_valid(), "the validity goes by the client's clock");
     other.try_acquire("r").await.expect_err("the keys have not expired");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("the keys are deleted", || cluster.is_empty()).await;
     drop(other.try_acquire("r").await.expect("the lock is free"));
 }

@@ -156,7 +156,7 @@ async fn reconnect_rate_is_limited_for_every_kind_of_failure() {
     while started.elapsed() < WATCH {
         // The client is in use while one node loses each new connection after a short time.
         let lease = redlock.acquire("r").wait(SOON).await.expect("four nodes are well");
-        lease.release().await.expect("four nodes are well");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "four nodes are well");
         dropping.reset();
         tokio::time::sleep(ms(2)).await;
     }

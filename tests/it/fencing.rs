@@ -26,7 +26,7 @@ fn counters(cluster: &Cluster) -> Vec<Option<u64>> {
 async fn token_of(redlock: &Redlock) -> FencingToken {
     let lease = redlock.acquire("r").fenced().await.expect("the lock is free");
     let token = lease.token().expect("the lease is fenced");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     token
 }
 
@@ -70,7 +70,7 @@ async fn counter_outlives_the_lock_by_token_ttl() {
     let is_fresh = || cluster.iter().all(|node| node.pttl(COUNTER) > 7_000_000);
     eventually("the extension refreshes the counter's expiry", is_fresh).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "600000"])));
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("the key is deleted", || cluster.none_has("r")).await;
     assert_eq!(counters(&cluster), [Some(token); 3]);
 }
@@ -90,7 +90,7 @@ async fn release_refreshes_the_counter_after_half_its_ttl() {
         let lease = granted_by_all(&redlock, "r").await;
         shorten();
         clock.advance(late);
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         eventually("released", || is_released() && touched() == are_touched).await;
     }
 }
@@ -114,7 +114,7 @@ async fn different_counters_are_aligned_by_a_second_round() {
         assert!([numbers[1] + 1, numbers[2] + 1].contains(&token), "{token} of {numbers:?}");
         let committed = counters(&cluster).iter().filter(|n| **n == Some(token)).count();
         assert!(committed >= 2, "{token}: {:?}", counters(&cluster));
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         eventually("all counters have reached the token", || {
             counters(&cluster).iter().all(|number| number.is_some_and(|number| number >= token))
         })
@@ -188,7 +188,7 @@ async fn extension_and_release_do_not_lower_counters() {
     let extended = || cluster.iter().all(|node| node.pttl("r") > 15_000);
     lease.extend(ms(20_000)).await.expect("nodes are up");
     eventually("all nodes have extended the key", extended).await;
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("the keys are deleted", || cluster.none_has("r")).await;
     for node in &cluster {
         assert_eq!(node.get(COUNTER).as_deref(), Some(higher.as_bytes()));
@@ -240,7 +240,7 @@ async fn counter_is_only_restored_where_the_key_is_held() {
     lease.extend(ms(20_000)).await.expect("two nodes hold the key");
     let kept = [Some(5), Some(token), Some(token)];
     eventually("the extension restores a lower counter", || counters(&cluster) == kept).await;
-    lease.release().await.expect("two nodes hold the key");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "two nodes hold the key");
     eventually("released", || cluster[1..].iter().all(|node| node.get("r").is_none())).await;
     assert_eq!(counters(&cluster), kept);
 }
@@ -285,13 +285,13 @@ async fn token_of_several_locks_exceeds_all_their_counters() {
     let set = redlock.acquire_all(["a", "b", "c"]).fenced().await.expect("the locks are free");
     let of_set = set.token().expect("the lease is fenced");
     assert!(of_set.get() > start + 500, "{of_set}");
-    set.release().await.expect("nodes are up");
+    assert_eq!(set.release().await, Ok(ReleaseOutcome::Released));
     for resource in ["a", "b", "c"] {
         // A new client knows no token, so the number is drawn from the counters.
         let redlock = client(&cluster);
         let lease = redlock.acquire(resource).fenced().await.expect("the lock is free");
         assert!(lease.token() > Some(of_set), "{resource}");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
     let overlapping =
         client(&cluster).acquire_all(["c", "d"]).fenced().await.expect("the locks are free");
@@ -306,7 +306,7 @@ async fn adoption_draws_a_new_token() {
     let adopted = new.adopt("r", lease.value()).fenced().await.expect("the lock is held");
     assert!(adopted.token() > lease.token(), "{:?} {:?}", adopted.token(), lease.token());
     let cooling = adopted.token();
-    adopted.release_after(ms(50)).await.expect("nodes are up");
+    assert_eq!(adopted.release_after(ms(50)).await, Ok(ReleaseOutcome::Released));
     assert!(Some(token_of(&old).await) > cooling);
 }
 
@@ -327,13 +327,13 @@ async fn flushed_scripts_are_sent_again() {
     assert_eq!(cooled, Ok(ReleaseOutcome::Released), "the client sends EVAL");
     let lease = redlock.acquire("r").fenced().await.expect("the cool-down ends");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    lease.release().await.expect("the client sends EVAL");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "the client sends EVAL");
     // Locks without counters use `EVAL` in the same way.
     let lease = redlock.acquire("r").await.expect("the lock is free");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     let adopted = client(&cluster).adopt("r", lease.value()).await.expect("the client sends EVAL");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    adopted.release().await.expect("the client sends EVAL");
+    assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released), "the client sends EVAL");
 }
 
 #[tokio::test]

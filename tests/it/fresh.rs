@@ -4,7 +4,7 @@
 use crate::restarts::{advance_past_quarantine, past_quarantine};
 use crate::{SOON, all_up, builder, builder_of, eventually, granted_by_all, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
+use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, ReleaseOutcome, Report};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -34,7 +34,7 @@ async fn new_deployment_works_at_once_without_one_of_its_nodes() {
             let lease = lease.unwrap_or_else(|refused| panic!("{name}, {nodes}: {refused}"));
             let took = started.elapsed();
             assert!(took < timeout + GENEROUS, "{name}, {nodes}: {took:?}");
-            lease.release().await.expect("a quorum is up");
+            assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "a quorum is up");
             drop(redlock.try_acquire("r").await.expect("a quorum is up"));
         }
     }

@@ -103,7 +103,7 @@ async fn nothing_is_sent_to_a_stalled_node() {
     eventually("the node is stalled", || state(&redlock, 3) == NodeState::Stalled).await;
     let before = proxy.bytes(Direction::Requests);
     cycles(&redlock, LONG, 10).await;
-    lease.release().await.expect("four nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "four nodes are up");
     assert_eq!(state(&redlock, 3), NodeState::Stalled);
     assert_eq!(proxy.bytes(Direction::Requests), before);
     assert!(cluster[3].get("first").is_some(), "the release is pending");
@@ -154,7 +154,7 @@ async fn stopped_node_is_reported_stalled_then_down_then_up() {
     cluster[1].cont();
     cluster[2].cont();
     eventually("all nodes are up", || all_up(&redlock)).await;
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -218,7 +218,7 @@ async fn failed_extension_keeps_the_lease_and_its_keys() {
     eventually("all nodes are up", || all_up(&redlock)).await;
     lease.extend(2 * LONG).await.expect("nodes are up");
     assert!(lease.validity() > LONG);
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 

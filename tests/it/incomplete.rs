@@ -2,7 +2,7 @@
 
 use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, ClientError, Lease, NoRuntime};
+use quorlock::{AcquireError, ClientError, Lease, NoRuntime, ReleaseOutcome};
 use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
@@ -53,7 +53,8 @@ fn lease_works_on_a_runtime_without_drivers() {
         let lease = acquire("r");
         run(&runtime, lease.extend(ms(60_000)))
             .expect("the client's first runtime drives its connections");
-        run(&runtime, lease.release()).expect("the client's first runtime drives its connections");
+        let outcome = run(&runtime, lease.release()).expect("the first runtime drives them");
+        assert_eq!(outcome, ReleaseOutcome::Released);
         let lease = acquire("dropped");
         run(&runtime, async move { drop(lease) });
         kit::eventually(SOON, "the lock is released", || cluster.is_empty());
@@ -76,7 +77,8 @@ fn lease_whose_runtime_has_ended_works_on_one_without_drivers() {
         };
         let lease = orphan();
         run(&runtime, lease.extend(ms(60_000))).expect("over new connections");
-        run(&runtime, lease.release()).expect("over new connections");
+        let outcome = run(&runtime, lease.release()).expect("over new connections");
+        assert_eq!(outcome, ReleaseOutcome::Released);
         drop(orphan());
         kit::eventually(SOON, "no key is left", || cluster.is_empty());
         let _lease = orphan();

@@ -8,7 +8,7 @@ use crate::{
     through,
 };
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
-use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
+use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, ReleaseOutcome, RestartGuard};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -228,7 +228,7 @@ fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease
     let elsewhere = current_thread();
     elsewhere.block_on(async {
         let warm_up = granted_by_all(redlock, "warm-up").await;
-        warm_up.release().await.expect("all nodes are up");
+        assert_eq!(warm_up.release().await, Ok(ReleaseOutcome::Released), "all nodes are up");
         eventually("the lock is released", || first.keys().is_empty()).await;
         first.stop();
         let before = proxy.bytes(Direction::Requests);
@@ -260,7 +260,7 @@ async fn release_on_an_earlier_run_of_a_server_is_sent_once() {
         let redlock = redlock.restart_guard(RestartGuard::Off).ttl(ms(300_000)).build();
         let redlock = redlock.expect("valid settings");
         let warm_up = granted_by_all(&redlock, "warm-up").await;
-        warm_up.release().await.expect("all nodes are up");
+        assert_eq!(warm_up.release().await, Ok(ReleaseOutcome::Released), "all nodes are up");
         eventually("the lock is released", || cluster.is_empty()).await;
 
         set_target(&proxy, &other, &redlock).await;

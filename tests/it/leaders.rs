@@ -1,10 +1,10 @@
 //! Tests of the stream of an election's leaders.
 
 use crate::election::election;
-use crate::{SOON, builder, client, connected, ms, through};
+use crate::{SOON, builder, client, connected, eventually, ms, through};
 use futures::StreamExt;
 use kit::{Cluster, Server};
-use quorlock::{FencingToken, Leader, Leaders};
+use quorlock::{FencingToken, Leader, Leaders, ReleaseOutcome};
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
@@ -41,11 +41,11 @@ async fn observe_yields_the_current_leader_and_each_change() {
     let started = Instant::now();
     let waiting = tokio::spawn(async move { other.campaign("other").await });
     sleep(ms(100)).await;
-    first.resign().await.expect("the nodes are up");
+    assert_eq!(first.resign().await, Ok(ReleaseOutcome::Released));
     let second = waiting.await.expect("no panic").expect("the nodes are up");
     let seen = await_leader(&mut leaders, Some("other")).await.expect("a leader");
     assert!(seen.min_token() <= second.token() && seen.min_token() > FencingToken::new(0));
-    second.resign().await.expect("the nodes are up");
+    assert_eq!(second.resign().await, Ok(ReleaseOutcome::Released));
     assert_eq!(next(&mut leaders).await, None);
     let third = one.campaign("").await.expect("no leader");
     assert!(next(&mut leaders).await.expect("a leader").holder().has_value(third.value()));
@@ -71,6 +71,30 @@ async fn min_token_is_not_above_the_token() {
     assert_eq!(seen.min_token(), FencingToken::new(0));
 }
 
+/// The exception that `Leader::min_token` documents. Node 2's counter is ahead of the token. Node 0 loses the leader's
+/// key, has a higher counter because of another attempt, and gets the key back by a renewal. Node 1 does not reply.
+#[tokio::test]
+async fn min_token_exceeds_the_token_after_a_renewal_put_a_key_back() {
+    let cluster = Cluster::start(3);
+    let counter = "r#quorlock:token:{r}";
+    let ahead = "4000000000000000";
+    cluster[2].set(counter, ahead);
+    let redlock = connected(builder(&cluster)).await;
+    cluster[2].stop();
+    let candidate = redlock.election("r").ttl(ms(6_000)).build().expect("valid settings");
+    let leadership = candidate.campaign("one").await.expect("no leader");
+    cluster[2].cont();
+    eventually("the node grants late", || cluster[2].get("r").is_some()).await;
+    cluster[0].set(counter, ahead);
+    cluster[0].del("r");
+    eventually("the key is put back", || cluster[0].get("r").is_some()).await;
+    cluster[1].stop();
+    let mut leaders = election(&client(&cluster)).observe();
+    let seen = next(&mut leaders).await.expect("a leader");
+    assert!(seen.min_token() > leadership.token(), "{seen:?} {leadership:?}");
+    cluster[1].cont();
+}
+
 #[tokio::test]
 async fn observe_reports_changes_by_its_own_client() {
     let cluster = Cluster::start(3);
@@ -82,7 +106,7 @@ async fn observe_reports_changes_by_its_own_client() {
     for name in ["one", "two", "three"] {
         let leadership = election.campaign(name).await.expect("no leader");
         assert_eq!(next_name(&mut leaders).await.as_deref(), Some(name));
-        leadership.resign().await.expect("the nodes are up");
+        assert_eq!(leadership.resign().await, Ok(ReleaseOutcome::Released));
         assert_eq!(next(&mut leaders).await, None);
     }
     assert!(started.elapsed() < ms(9_000), "without polling: {:?}", started.elapsed());
@@ -100,7 +124,7 @@ async fn observe_polls_if_pushes_are_suppressed() {
     assert_eq!(next(&mut leaders).await, None);
     let leader = election(&client(&cluster)).campaign("one").await.expect("no leader");
     assert_eq!(next_name(&mut leaders).await.as_deref(), Some("one"));
-    leader.resign().await.expect("the nodes are up");
+    assert_eq!(leader.resign().await, Ok(ReleaseOutcome::Released));
     assert_eq!(next(&mut leaders).await, None);
     assert!(proxies.iter().any(|proxy| proxy.discarded_pushes() > 0), "the nodes push");
 }
@@ -133,7 +157,7 @@ async fn observe_keeps_the_leader_while_it_is_unknown() {
     cluster.servers()[..3].iter().for_each(Server::stop);
     assert!(timeout(ms(2_500), leaders.next()).await.is_err(), "two replies prove no change");
     cluster.servers()[..3].iter().for_each(Server::cont);
-    leader.resign().await.expect("the nodes are up");
+    assert_eq!(leader.resign().await, Ok(ReleaseOutcome::Released));
     assert_eq!(next(&mut leaders).await, None);
     // Copies on two of five nodes are no leader, and neither is a cool-down.
     cluster.servers()[..2]

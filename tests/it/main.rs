@@ -8,6 +8,7 @@
 
 mod agreement;
 mod any_of;
+mod blind_spots;
 #[cfg(feature = "blocking")]
 mod blocking;
 #[cfg(feature = "blocking")]

@@ -2,6 +2,7 @@
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
+use quorlock::ReleaseOutcome;
 use tokio::time::{sleep, timeout};
 
 const CLIENTS: u64 = 100;
@@ -18,7 +19,7 @@ async fn many_clients_on_one_key_need_few_commands() {
         tokio::spawn(async move {
             let lease = redlock.acquire("r").await.expect("the lock becomes free");
             sleep(ms(5)).await;
-            lease.release().await.expect("nodes are up");
+            assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         })
     });
     let waiting: Vec<_> = waiting.collect();
@@ -27,7 +28,7 @@ async fn many_clients_on_one_key_need_few_commands() {
     let all_wait = || asked() >= 3 * 2 * CLIENTS;
     eventually("all clients wait", all_wait).await;
     cluster.iter().for_each(Server::reset_stats);
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     for waiter in waiting {
         timeout(SOON * 3, waiter).await.expect("all clients are served").expect("no panic");
     }

@@ -6,7 +6,7 @@ mod recorder;
 use crate::{SOON, builder, connected, eventually, ms, pending_acquire};
 use kit::Cluster;
 use metrics::set_default_local_recorder;
-use quorlock::{Loss, RestartGuard, RetryPolicy};
+use quorlock::{Loss, ReleaseOutcome, RestartGuard, RetryPolicy};
 use recorder::Recorder;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ async fn held_leases_are_counted_by_class() {
     assert_eq!(recorder.count("quorlock_leases_held", &account), 2);
     assert_eq!(recorder.count("quorlock_leases_held", &[("class", "none")]), 1);
     first.extend(HOUR).await.expect("nodes are up");
-    first.release().await.expect("nodes are up");
+    assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
     drop(second);
     assert_eq!(recorder.count("quorlock_leases_held", &account), 0);
     let held = recorder.recorded("quorlock_hold_seconds", &account);
@@ -56,7 +56,7 @@ async fn votes_are_counted_by_node_and_command() {
     let lease = redlock.acquire("r").await.expect("free");
     redlock.try_acquire("r").await.expect_err("it is held");
     lease.extend(HOUR).await.expect("nodes are up");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let held = recorder.count("quorlock_votes_total", &[("asked", "acquire"), ("vote", "held")]);
     assert!(held >= 2, "a quorum refused: {held}");
     for node in redlock.nodes() {
@@ -130,7 +130,7 @@ async fn pending_releases_of_a_stopped_node_are_counted() {
     let lease = redlock.acquire("r").await.expect("free");
     eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster[0].stop();
-    lease.release().await.expect("two of three nodes reply");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "two of three nodes reply");
     let pending = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
     eventually("one release is pending", || pending() == 1).await;
     assert_eq!(recorder.count("quorlock_releases_owed", &[]), 1, "no other release is pending");
@@ -200,9 +200,9 @@ async fn waiting_acquires_are_counted() {
     let dropped = tokio::time::timeout(ms(20), redlock.acquire("r").class("account"));
     dropped.await.expect_err("it is held");
     assert_eq!(waiters(), 3, "a dropped acquire is not counted");
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     for one in waiting {
-        one.await.expect("no panic").expect("nodes are up");
+        assert_eq!(one.await.expect("no panic").expect("nodes are up"), ReleaseOutcome::Released);
     }
     assert_eq!(waiters(), 0);
     let won = [class[0], ("outcome", "won")];
@@ -226,7 +226,7 @@ async fn repeatedly_refused_acquire_counts_as_one_waiter() {
     let refused = || recorder.count("quorlock_votes_total", &[("vote", "held")]);
     eventually("the acquire is refused three times", || refused() >= 9).await;
     assert_eq!(recorder.count("quorlock_waiters", &[]), 1);
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     waiting.await.expect("no panic").expect("the lock is released");
     assert_eq!(recorder.count("quorlock_waiters", &[]), 0);
 }

@@ -150,7 +150,7 @@ async fn refused_native_set_reports_the_holder_and_sets_no_key() {
     assert!(cluster.none_has("a") && cluster.none_has("c"), "all or nothing");
     let has = u64::from(sets_all(&cluster[0]));
     assert!(calls(&cluster, "msetex") >= 2 * has, "a quorum was asked");
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     eventually("b is free", || cluster.none_has("b")).await;
     // A key of another type is also a conflict.
     for node in &cluster {

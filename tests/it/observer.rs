@@ -32,7 +32,7 @@ async fn observer_receives_acquire_extend_and_release() {
     let lease = redlock.acquire("r").class("account").fenced().await.expect("the lock is free");
     let token = lease.token().expect("the lease is fenced");
     lease.extend(HOUR).await.expect("nodes are up");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let lines = diary.of_locks();
     let expected = [
         "acquire 1 \"r\" account started, waits 10s".to_owned(),
@@ -208,7 +208,7 @@ async fn observer_receives_the_number_of_pending_releases() {
     eventually("all nodes have the key", || cluster.all_have("r")).await;
     cluster[0].kill();
     eventually("the node is down", || is_down(&redlock, 0)).await;
-    lease.release().await.expect("two of three nodes reply");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "two of three nodes reply");
     eventually("one release is pending", || diary.count(&format!("{name} has 1 pending")) == 1)
         .await;
     cluster[0].restart();

@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const DAY: Duration = Duration::from_hours(24);
-const COUNTER: &str = "job#quorlock:period:{job}";
+pub(crate) const COUNTER: &str = "job#quorlock:period:{job}";
 
 /// A job whose period ends at least an hour from now, with the number of this period.
-fn job(redlock: &Redlock) -> (ScheduledJob, u64) {
+pub(crate) fn job(redlock: &Redlock) -> (ScheduledJob, u64) {
     let seconds = unix_time().as_secs();
     let offset = Duration::from_secs((seconds + 12 * 3_600) % DAY.as_secs());
     let number = (seconds - offset.as_secs()) / DAY.as_secs();
@@ -288,7 +288,7 @@ async fn call_waits_while_another_client_holds_the_lock() {
     assert_eq!(holder.metadata(), Some("importer"));
     let waiting = tokio::spawn(async move { runs(&job.wait(SOON)).await });
     sleep(ms(300)).await;
-    lease.release().await.expect("nodes are up");
+    drop(lease);
     assert!(waiting.await.expect("no panic"), "the period is not done");
 }
 
@@ -310,7 +310,7 @@ async fn fenced_job_and_fenced_lock_share_the_order_of_tokens() {
     let redlock = client(&cluster);
     let before = redlock.acquire("job").fenced().await.expect("it is free");
     let lowest = before.token().expect("a token");
-    before.release().await.expect("nodes are up");
+    drop(before);
     let (job, number) = job(&redlock);
     let token = job.fenced().run(async |lease| lease.token()).await.expect("nodes are up");
     let token = token.ran().flatten().expect("a token");

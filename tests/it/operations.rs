@@ -2,7 +2,7 @@
 
 use crate::{SOON, ms, pending_acquire};
 use kit::{Cluster, Server, ServerBuilder};
-use quorlock::{Finding, NodeCheck, Redlock, RetryPolicy, Severity};
+use quorlock::{Finding, NodeCheck, Redlock, ReleaseOutcome, RetryPolicy, Severity};
 use redis::Value;
 use std::time::Duration;
 
@@ -109,13 +109,16 @@ async fn use_all(redlock: &Redlock, other: &Redlock) {
     lease.extend(Duration::from_secs(40)).await.expect("the lease is held");
     assert!(other.status("r").await.expect("the client is open").is_held());
     let waiting = pending_acquire(|| other.acquire("r").fenced().wait(SOON));
-    lease.release().await.expect("nodes are up");
-    waiting.await.expect("the lock is released").release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(
+        waiting.await.expect("the lock is released").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     let both = redlock.acquire_all(["{a}b", "{a}c"]).await.expect("the locks are free");
-    both.release().await.expect("nodes are up");
+    assert_eq!(both.release().await, Ok(ReleaseOutcome::Released));
     let lease = redlock.acquire("adopted").await.expect("the lock is free");
     let adopted = other.adopt("adopted", lease.value()).await.expect("the lock is held");
-    adopted.release_after(Duration::from_secs(30)).await.expect("nodes are up");
+    assert_eq!(adopted.release_after(Duration::from_secs(30)).await, Ok(ReleaseOutcome::Released));
     redlock.force_release("adopted").await.expect("the client is open");
 }
 

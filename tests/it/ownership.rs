@@ -29,7 +29,7 @@ async fn status_shows_the_holders_metadata() {
     let shown = format!("{status} {status:?} {held:?}");
     assert!(!shown.contains(digits), "no value is shown: {shown}");
     assert!(status.to_string().starts_with("held by worker-7: größe (need 3): 127.0.0.1:"));
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
@@ -43,8 +43,8 @@ async fn owner_is_host_and_process() {
     assert!(owner.ends_with(&format!(":{}", std::process::id())) && owner.len() > 4, "{owner}");
     let own = redlock.try_acquire("other").metadata("mine").await.expect("the lock is free");
     assert!(own.value().ends_with(":mine"), "metadata of the acquire takes precedence");
-    held.release().await.expect("nodes are up");
-    own.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(own.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -52,7 +52,10 @@ async fn owner_is_host_and_process() {
 async fn status_reports_each_node_separately() {
     let cluster = Cluster::start(5);
     let redlock = builder(&cluster).node_timeout(ms(300)).build().expect("valid settings");
-    redlock.try_acquire("warm").await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(
+        redlock.try_acquire("warm").await.expect("free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     cluster[0].set("r", "other");
     cluster[1].set("r", "other");
     cluster[2].cmd(&["HSET", "r", "field", "1"]);
@@ -182,7 +185,10 @@ async fn force_release_deletes_the_keys_and_the_holder_is_notified() {
 async fn force_release_is_not_repeated_on_a_stopped_node() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("valid settings");
-    redlock.try_acquire("warm").await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(
+        redlock.try_acquire("warm").await.expect("free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     for node in &cluster {
         node.set("r", "other");
     }
@@ -253,11 +259,11 @@ async fn contention_with_an_own_lease_is_reported() {
     assert!(held_here && text.starts_with("held by another lease of this client: "), "{text}");
     let (held_here, text) = here(other_client.try_acquire("r").await.expect_err("it is held"));
     assert!(!held_here && text.starts_with("held by another client: "), "{text}");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let others_lease = other_client.try_acquire("r").await.expect("the lock is free");
     let (held_here, _) = here(redlock.try_acquire("r").await.expect_err("it is held"));
     assert!(!held_here, "the client's lease was released");
-    others_lease.release().await.expect("nodes are up");
+    assert_eq!(others_lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
@@ -347,7 +353,7 @@ async fn cool_down_keeps_a_released_lock_unavailable() {
     assert!(matches!(refused, AcquireError::Contended { held_here: false, .. }), "{refused}");
     let waited = other_client.acquire("r").wait(SOON).await.expect("the cool-down ends");
     assert!(started.elapsed() >= ms(1_490), "{:?}", started.elapsed());
-    waited.release().await.expect("nodes are up");
+    assert_eq!(waited.release().await, Ok(ReleaseOutcome::Released));
     let waited = redlock.try_acquire("r").await.expect("free");
     assert_eq!(waited.release_after(ms(0)).await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;

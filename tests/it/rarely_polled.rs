@@ -2,7 +2,7 @@
 
 use crate::{SOON, eventually, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, Builder, Redlock};
+use quorlock::{AcquireError, Builder, Redlock, ReleaseOutcome};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ async fn wait_ends_with_the_first_poll_after_its_deadline() {
             assert!(polls <= limit, "{polls} polls, every {pause:?}");
         }
     }
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -117,7 +117,7 @@ async fn unpolled_lease_is_revoked_after_its_validity() {
     sleep(ms(1_500)).await;
     let lease = forgotten.await.expect("the acquire tries again");
     assert!(lease.is_valid());
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 
     let once = redlock.acquire("r").max_attempts(1).ttl(ms(400)).wait(SOON);
     let forgotten = polled_once(once).await;
@@ -153,7 +153,7 @@ async fn unpolled_lease_is_revoked_for_other_clients() {
     let started = Instant::now();
     let lease = other.acquire("q").wait(SOON).await.expect("the lease is revoked");
     assert!(started.elapsed() > ms(500), "revoked too early: {:?}", started.elapsed());
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     drop(forgotten.await.expect("the lock is released"));
     eventually("no key is left", || cluster.is_empty()).await;
 }

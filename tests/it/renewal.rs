@@ -2,7 +2,7 @@
 
 use crate::{SOON, builder, current_thread, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Server};
-use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
+use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock, ReleaseOutcome};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -30,7 +30,7 @@ async fn lease_is_renewed_beyond_its_ttl_until_release() {
         sleep(ms(20)).await;
     }
     assert!(cluster.iter().all(|node| node.get("r").as_deref() == Some(value.as_bytes())));
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
     sleep(ms(1_200)).await;
     assert!(cluster.is_empty(), "no late renewal restores a key");
@@ -120,7 +120,7 @@ async fn taken_over_lock_is_reported_and_left_unchanged() {
     }
     assert_eq!(lost(&lease).await, Loss::TakenOver);
     assert!(!lease.is_valid());
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::TakenOver));
     for node in &cluster.servers()[..3] {
         assert_eq!(node.get("r").as_deref(), Some(&b"other"[..]));
         assert_eq!(node.pttl("r"), -1);
@@ -176,7 +176,7 @@ async fn renewal_survives_a_stopped_minority() {
         })
         .await;
     }
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -185,13 +185,16 @@ async fn renewal_continues_on_another_runtime() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 3_000);
     // The connections of this runtime can renew a lease that was acquired on another runtime.
-    redlock.try_acquire("warm").await.expect("the lock is free").release().await.expect("up");
+    assert_eq!(
+        redlock.try_acquire("warm").await.expect("the lock is free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     let elsewhere = redlock.clone();
     let acquire = move || current_thread().block_on(renewed(&elsewhere));
     let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
     sleep(ms(6_000)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]

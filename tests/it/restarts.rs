@@ -143,7 +143,7 @@ async fn new_deployment_works_at_once_unless_guard_is_strict() {
     eventually("all nodes count", || lease.report().granted() == 3).await;
     let counts = |node: &quorlock::NodeInfo| *node.eligibility() == VoteEligibility::Counted;
     assert!(observed.nodes().iter().all(counts), "{:?}", observed.nodes());
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 
     let strict = || builder(&cluster).restart_guard(RestartGuard::Strict);
     let refused = strict()
@@ -186,15 +186,19 @@ async fn trusted_durable_node_counts_with_strict_guard() {
 
 #[tokio::test]
 async fn trusted_node_without_persistence_does_not_count() {
-    let cluster = Cluster::start(3);
-    let settings = builder(&cluster).trust_persistence(true).restart_guard(RestartGuard::Strict);
-    let refused = settings
-        .build()
-        .expect("valid settings")
-        .try_acquire("r")
-        .await
-        .expect_err("the nodes are not durable");
-    assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
+    let no_fsync = Server::builder().durable().arg("--no-appendfsync-on-rewrite").arg("yes");
+    for setup in [Server::builder(), no_fsync] {
+        let cluster = Cluster::start_with(3, &setup);
+        let settings = builder(&cluster).trust_persistence(true);
+        let settings = settings.restart_guard(RestartGuard::Strict);
+        let refused = settings
+            .build()
+            .expect("valid settings")
+            .try_acquire("r")
+            .await
+            .expect_err("the nodes are not durable");
+        assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
+    }
 }
 
 #[tokio::test]
@@ -220,7 +224,7 @@ async fn waiting_acquire_succeeds_when_the_quarantine_ends() {
         "not before max_ttl + drift + 1 s: {:?}",
         started.elapsed()
     );
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let all_count = || redlock.nodes().iter().all(|node| node.eligibility().counts_in().is_zero());
     eventually("all nodes count", all_count).await;
 }

@@ -43,11 +43,11 @@ async fn readers_share_the_lock_and_exclude_writers() {
     }
     let writer = second.try_write().await.expect("no reader is left");
     assert!(is_contended(&first.try_read().await) && is_contended(&second.try_write().await));
-    writer.release().await.expect("nodes are up");
+    assert_eq!(writer.release().await, Ok(ReleaseOutcome::Released));
     let plain = one.acquire("catalog").await.expect("no writer is left");
     assert!(is_contended(&first.try_read().await) && is_contended(&second.try_write().await));
-    plain.release().await.expect("nodes are up");
-    first.try_read().await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(plain.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(first.try_read().await.expect("free").release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -79,7 +79,7 @@ async fn write_repeatedly(lock: RwLock, inside: Arc<Inside>) {
         sleep(ms(2)).await;
         assert_eq!(inside.readers.load(Ordering::SeqCst), 0, "a reader beside a writer");
         inside.writers.fetch_sub(1, Ordering::SeqCst);
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -138,16 +138,14 @@ async fn waiting_writer_makes_new_readers_wait() {
     assert!(is_contended(&one.try_read().await));
     let late = tokio::spawn(one.read().wait(ms(30_000)).into_future());
     reader.extend(ms(30_000)).await.expect("readers that hold the lock can extend it");
-    reader.release().await.expect("nodes are up");
+    assert_eq!(reader.release().await, Ok(ReleaseOutcome::Released));
     let writer = writing.await.expect("no panic").expect("the readers are gone");
     assert!(!late.is_finished(), "a reader beside a writer");
-    writer.release().await.expect("nodes are up");
-    late.await
-        .expect("no panic")
-        .expect("the writer is gone")
-        .release()
-        .await
-        .expect("nodes are up");
+    assert_eq!(writer.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(
+        late.await.expect("no panic").expect("the writer is gone").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     eventually("the lock is free", || cluster.none_has("catalog")).await;
 }
 
@@ -176,7 +174,10 @@ async fn last_reader_after_an_expired_one_frees_the_lock() {
     sleep(ms(600)).await;
     assert!(!expired.is_valid());
     assert_eq!(last.release().await, Ok(ReleaseOutcome::Released));
-    long.try_write().await.expect("no reader is left").release().await.expect("nodes are up");
+    assert_eq!(
+        long.try_write().await.expect("no reader is left").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
 }
 
 #[tokio::test]
@@ -250,10 +251,10 @@ async fn downgraded_writer_shares_the_lock_with_readers() {
     let reader = two.try_read().await.expect("the writer has become a reader");
     assert!(is_contended(&two.try_write().await));
     writer.extend(ms(30_000)).await.expect("held");
-    reader.release().await.expect("nodes are up");
+    assert_eq!(reader.release().await, Ok(ReleaseOutcome::Released));
     assert!(is_contended(&two.try_write().await), "the former writer still reads");
     assert_eq!(writer.release().await, Ok(ReleaseOutcome::Released));
-    two.try_write().await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(two.try_write().await.expect("free").release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -267,8 +268,8 @@ async fn downgrade_counts_nodes_that_have_not_executed_it() {
     let reader = two.read().wait(ms(30_000)).await.expect("two of three nodes");
     cluster.servers()[0].cont();
     assert!(is_contended(&two.try_write().await));
-    writer.release().await.expect("nodes are up");
-    reader.release().await.expect("nodes are up");
+    assert_eq!(writer.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(reader.release().await, Ok(ReleaseOutcome::Released));
     eventually("the lock is free on all nodes", || cluster.none_has("catalog")).await;
 }
 
@@ -287,19 +288,37 @@ async fn reader_sees_a_token_not_below_the_last_writers() {
     let (one, two) = (rw_lock(&client(&cluster)), rw_lock(&client(&cluster)));
     let before = one.read().fenced().await.expect("free");
     assert_eq!(before.token(), None);
-    before.release().await.expect("nodes are up");
+    assert_eq!(before.release().await, Ok(ReleaseOutcome::Released));
     let mut last = None;
     for _ in 0..5 {
         let writer = one.write().fenced().await.expect("free");
         assert!(writer.token() > last, "{:?} after {last:?}", writer.token());
         last = writer.token();
-        writer.release().await.expect("nodes are up");
+        assert_eq!(writer.release().await, Ok(ReleaseOutcome::Released));
         let readers = [one.read().fenced().await, two.read().fenced().await];
         for reader in readers.map(|reader| reader.expect("free")) {
             assert!(reader.token() >= last, "{:?} after {last:?}", reader.token());
-            reader.release().await.expect("nodes are up");
+            assert_eq!(reader.release().await, Ok(ReleaseOutcome::Released));
         }
     }
+}
+
+#[tokio::test]
+async fn reader_has_no_token_after_the_counter_has_expired() {
+    let cluster = Cluster::start(3);
+    let settings = builder(&cluster).node_timeout(ms(300)).ttl(ms(1_000)).max_ttl(ms(1_000));
+    let redlock = settings.token_ttl(ms(1_000)).build().expect("valid settings");
+    let lock = rw_lock(&redlock);
+    let writer = lock.write().fenced().await.expect("free");
+    let token = writer.token().expect("a token");
+    drop(writer);
+    let counter = "catalog#quorlock:token:{catalog}";
+    eventually("the counter expires", || cluster.none_has(counter)).await;
+    let reader = lock.read().fenced().wait(ms(30_000)).await.expect("free");
+    assert_eq!(reader.token(), None);
+    drop(reader);
+    let writer = lock.write().fenced().wait(ms(30_000)).await.expect("free");
+    assert!(writer.token() > Some(token), "from the wall clock");
 }
 
 #[tokio::test]
@@ -307,9 +326,12 @@ async fn reader_with_a_cool_down_keeps_writers_out() {
     let cluster = Cluster::start(3);
     let lock = rw_lock(&client(&cluster));
     let reader = lock.read().await.expect("free");
-    reader.release_after(ms(1_500)).await.expect("nodes are up");
+    assert_eq!(reader.release_after(ms(1_500)).await, Ok(ReleaseOutcome::Released));
     assert!(is_contended(&lock.try_write().await));
-    lock.try_read().await.expect("readers share").release().await.expect("nodes are up");
+    assert_eq!(
+        lock.try_read().await.expect("readers share").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     drop(lock.write().wait(ms(30_000)).await.expect("the cool-down has ended"));
 }
 

@@ -3,7 +3,7 @@
 use crate::{builder, builder_of, client, eventually, ms};
 use kit::{Cluster, Rerun, Server};
 use quorlock::event::Event;
-use quorlock::{AcquireError, ConfigError, Finding, Observer, Semaphore};
+use quorlock::{AcquireError, ConfigError, Finding, Observer, ReleaseOutcome, Semaphore};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, AsyncConnectionConfig};
 use std::env;
@@ -58,7 +58,7 @@ async fn hold_repeatedly(semaphore: Semaphore, mut counter: MultiplexedConnectio
         sleep(hold).await;
         let _: i64 = counter.decr("inside", 1).await.expect("the server is up");
         assert!(permit.is_valid(), "the permit expired");
-        permit.release().await.expect("nodes are up");
+        assert_eq!(permit.release().await, Ok(ReleaseOutcome::Released));
     }
     peak
 }
@@ -232,10 +232,10 @@ async fn semaphore_and_lock_of_the_same_name_are_independent() {
         assert!(permit.token().is_some());
         let lock = redlock.try_acquire(name).await.expect("the lock is free");
         assert!(semaphore.try_acquire().await.is_err());
-        lock.release().await.expect("nodes are up");
-        permit.release().await.expect("nodes are up");
+        assert_eq!(lock.release().await, Ok(ReleaseOutcome::Released));
+        assert_eq!(permit.release().await, Ok(ReleaseOutcome::Released));
         let next = semaphore.try_acquire().await.expect("a permit");
-        next.release().await.expect("nodes are up");
+        assert_eq!(next.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -249,9 +249,9 @@ async fn waiter_gets_a_permit_that_another_client_releases() {
     }
     let waiting = tokio::spawn(second.acquire().wait(ms(20_000)).into_future());
     sleep(ms(50)).await;
-    permits.pop().expect("two permits").release().await.expect("nodes are up");
+    assert_eq!(permits.pop().expect("two permits").release().await, Ok(ReleaseOutcome::Released));
     let permit = waiting.await.expect("no panic").expect("the released permit");
-    permit.release().await.expect("nodes are up");
+    assert_eq!(permit.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn blocking_semaphore_limits_the_holders() {
     let status = semaphore.status().expect("an open client");
     assert_eq!((status.free(), semaphore.permits(), semaphore.name()), (0, 2, &b"downloads"[..]));
     for permit in permits {
-        permit.release().expect("nodes are up");
+        assert_eq!(permit.release().expect("nodes are up"), ReleaseOutcome::Released);
     }
 }
 

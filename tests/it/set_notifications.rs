@@ -5,7 +5,7 @@
 
 use crate::{SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{Redlock, RetryPolicy};
+use quorlock::{Redlock, ReleaseOutcome, RetryPolicy};
 use std::time::Duration;
 
 /// Creates a client whose acquires only try again after a notification.
@@ -18,7 +18,7 @@ fn client_without_retries(urls: impl IntoIterator<Item = String>) -> Redlock {
 /// Acquires locks once, so that the connections are open and the scripts are loaded.
 async fn warm_up(redlock: &Redlock) {
     let lease = redlock.acquire_all(["other", "third"]).await.expect("the locks are free");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn acquire_is_notified_if_nodes_name_different_keys() {
             .await
             .expect("no panic")
             .expect("the acquire is notified that a majority is free");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -65,14 +65,14 @@ async fn local_release_counts_for_a_blocked_set() {
     let is_asked = |(node, asked): &(&Server, &u64)| node.calls("pttl") > **asked + 1;
     let is_refused = || cluster.iter().zip(&asked).filter(is_asked).count() >= 3;
     eventually("the acquire is refused twice", is_refused).await;
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     eventually("the key is deleted", || cluster.none_has("b")).await;
     cluster[1].del("c");
     let lease = waiting
         .await
         .expect("no panic")
         .expect("the acquire is notified that three nodes are free");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 /// Checks that an acquire is notified after it was briefly blocked by the keys of a refused attempt for several locks.
@@ -93,8 +93,8 @@ async fn refused_set_notifies_the_acquire_it_blocked() {
         .await;
     proxy.heal();
     let lease = one.await.expect("no panic").expect("the acquire is notified");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     cluster[1].del("b");
     let lease = all.await.expect("no panic").expect("the acquire is notified");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }

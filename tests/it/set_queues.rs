@@ -6,7 +6,7 @@
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
 use quorlock::test_util::waiter_checks;
-use quorlock::{Acquire, Lease, Redlock, RetryPolicy};
+use quorlock::{Acquire, Lease, Redlock, ReleaseOutcome, RetryPolicy};
 use quorlock_test::{Nodes, pending_work};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Waiters {
     /// not lead to the next lease.
     async fn drain(mut self) {
         while !self.waiting.is_empty() {
-            self.winner().await.release().await.expect("nodes are up");
+            assert_eq!(self.winner().await.release().await, Ok(ReleaseOutcome::Released));
             sleep(ms(20)).await;
         }
     }
@@ -183,7 +183,7 @@ async fn refused_set_notifies_the_next_one() {
         waiters.waiting.iter().all(|one| !one.is_finished()),
         "the last acquire holds the common key"
     );
-    last.release().await.expect("nodes are up");
+    assert_eq!(last.release().await, Ok(ReleaseOutcome::Released));
     sleep(ms(50)).await;
     waiters.drain().await;
 }
@@ -225,7 +225,7 @@ async fn untaken_lease_of_a_set_is_revoked_for_sets_in_other_queues() {
     sleep(ms(2_000)).await;
     waiters.drain().await;
     let lease = first.await.expect("its next attempt succeeds");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 /// Checks that a notified acquire does not block other acquires while it must wait for another key. That key stays
@@ -244,21 +244,24 @@ async fn notified_set_that_must_wait_does_not_block_others() {
     sleep(ms(20)).await;
     let pairs = own_keys[1..].iter().map(|own| [(*own).into(), "z".into()]);
     let waiters = Waiters::wait_for(&redlock, pairs).await;
-    held.release_after(ms(5_000)).await.expect("nodes are up");
+    assert_eq!(held.release_after(ms(5_000)).await, Ok(ReleaseOutcome::Released));
     nodes.remove("z");
     sleep(ms(20)).await;
     waiters.drain().await;
     assert!(!first.is_finished(), "the cool-down runs");
     let lease =
         first.await.expect("no panic").expect("the acquire is notified after the cool-down");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test(start_paused = true)]
 async fn key_named_after_the_refusal_is_watched() {
     let nodes = Nodes::start(5);
     let redlock = client_without_retries(&nodes);
-    redlock.acquire("warm-up").await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(
+        redlock.acquire("warm-up").await.expect("free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     nodes.only(..2).hold("a", MAX_TTL);
     nodes.only(2..).hold("b", MAX_TTL);
     // Three nodes refuse before the other two reply.
@@ -268,5 +271,5 @@ async fn key_named_after_the_refusal_is_watched() {
     sleep(ms(1_000)).await;
     nodes.remove("b");
     let lease = waiting.await.expect("no panic").expect("three nodes are free");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }

@@ -47,7 +47,7 @@ async fn each_node_grants_all_keys_or_none() {
     for node in &cluster {
         assert!(node.get("a").is_none() && node.get("c").is_none(), "no key was set");
     }
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     let lease = redlock.try_acquire_all(["a", "b", "c"]).await.expect("the locks are free");
     // Another client overwrites one of the keys on a majority, so the whole lease is lost.
     for node in &cluster.servers()[..2] {
@@ -101,13 +101,13 @@ async fn acquire_of_several_locks_waits_for_the_conflicting_one() {
         sleep(ms(50)).await;
         // A waiting acquire of several locks holds no key.
         let free = redlock.acquire("a").wait(SOON).await.expect("a is free");
-        free.release().await.expect("nodes are up");
-        first.release().await.expect("nodes are up");
+        assert_eq!(free.release().await, Ok(ReleaseOutcome::Released));
+        assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
         sleep(ms(50)).await;
         assert!(!waiting.is_finished(), "the other key is still held");
-        second.release().await.expect("nodes are up");
+        assert_eq!(second.release().await, Ok(ReleaseOutcome::Released));
         let lease = timeout(SOON, waiting).await.expect("the acquire is woken").expect("no panic");
-        lease.expect("free").release().await.expect("nodes are up");
+        assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
     }
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -140,21 +140,21 @@ async fn queued_acquire_of_several_locks_contacts_no_node() {
     let set = tokio::spawn(redlock.acquire_all(["a", "b", "c"]).wait(SOON).into_future());
     let asked = || attempts.0.load(Ordering::SeqCst);
     eventually("the set is refused", || asked() > 0).await;
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     let second = earlier.pop().expect("two");
     let first = earlier.pop().expect("two");
     let lease =
         timeout(SOON, first).await.expect("the acquire is woken").expect("no panic").expect("free");
     sleep(ms(100)).await;
     assert_eq!(asked(), 1, "the set waits for its turn");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     for waiting in [second, set] {
         let lease = timeout(SOON, waiting)
             .await
             .expect("the acquire is woken")
             .expect("no panic")
             .expect("free");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -176,7 +176,7 @@ async fn acquire_repeatedly(
         for (_, count) in &taken {
             count.fetch_sub(1, Ordering::SeqCst);
         }
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -213,7 +213,7 @@ async fn lease_of_several_locks_is_renewed_and_repaired() {
     sleep(ms(3_500)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
     assert!(cluster.iter().all(|node| node.get("a") == node.get("b") && node.get("a").is_some()));
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -224,7 +224,10 @@ async fn dropped_lease_of_several_locks_leaves_no_keys() {
     drop(redlock.acquire_all(["a", "b", "c"]).await.expect("the locks are free"));
     eventually("no key is left", || cluster.is_empty()).await;
     let impatient = builder(&cluster).node_timeout(ms(200)).build().expect("valid settings");
-    impatient.try_acquire("warm").await.expect("free").release().await.expect("nodes are up");
+    assert_eq!(
+        impatient.try_acquire("warm").await.expect("free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     cluster[0].stop();
     cluster[1].stop();
     let refused = impatient.try_acquire_all(["a", "b"]).await.expect_err("a quorum is stopped");

@@ -6,7 +6,9 @@ use crate::restarts::past_quarantine;
 use crate::{SOON, builder, eventually, granted_by_all, ms};
 use futures::future::join_all;
 use kit::Cluster;
-use quorlock::{AcquireError, Lease, NodeFailure, NodeVote, Redlock, Report, VoteEligibility};
+use quorlock::{
+    AcquireError, Lease, NodeFailure, NodeVote, Redlock, ReleaseOutcome, Report, VoteEligibility,
+};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -40,7 +42,7 @@ async fn acquire_and_release_until(redlock: Redlock, resource: &str, until: Inst
         let lease = redlock.acquire(resource).wait(GENEROUS).await;
         let lease = lease.unwrap_or_else(|refused| panic!("{refused}"));
         assert!(!is_any_excluded(&lease.report()), "{}", lease.report());
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         sleep(ms(20)).await;
     }
 }
@@ -71,11 +73,11 @@ async fn two_small_steps(ttl: Duration, step: Duration, apart: Duration) {
     for client in [&a, &b, &c] {
         assert!(!is_any_suspect(client), "{:?}", client.nodes());
     }
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     for (client, name) in [(&c, "C"), (&b, "B"), (&a, "A")] {
         let next = client.acquire("kept").wait(step + GENEROUS).await;
         let next = next.unwrap_or_else(|refused| panic!("{name}, {step:?}: {refused}"));
-        next.release().await.expect("nodes are up");
+        assert_eq!(next.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -237,7 +239,7 @@ async fn run_plan(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     let overlap = lease.valid_until().saturating_duration_since(Instant::now());
     let is_shared = lease.is_valid() && next.is_valid();
     stepping.await.expect("clocks step");
-    next.release().await.expect("nodes are up");
+    assert_eq!(next.release().await, Ok(ReleaseOutcome::Released));
     is_shared.then_some(overlap)
 }
 

@@ -3,7 +3,7 @@
 use crate::{SOON, builder, eventually, ms, pending_acquire, warm_up};
 use futures::FutureExt;
 use kit::Cluster;
-use quorlock::{Acquire, AcquireError, Redlock, RetryPolicy};
+use quorlock::{Acquire, AcquireError, Redlock, ReleaseOutcome, RetryPolicy};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -40,12 +40,12 @@ async fn waiter_that_bypassed_an_unpolled_one_is_notified() {
     sleep(ms(50)).await;
     let third = tokio::spawn(redlock.acquire("r"));
     sleep(ms(50)).await;
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     let held = timeout(SOON, second).await.expect("the first is bypassed").expect("no panic");
     // The third acquire now competes, and the first acquire is back at its place in the queue.
     sleep(ms(100)).await;
     refused(&mut unpolled).await;
-    held.expect("free").release().await.expect("nodes are up");
+    assert_eq!(held.expect("free").release().await, Ok(ReleaseOutcome::Released));
     let lease = timeout(SOON, third).await.expect("the first is bypassed").expect("no panic");
     drop((lease.expect("free"), unpolled));
     eventually("no key is left", || cluster.is_empty()).await;
@@ -64,7 +64,7 @@ async fn dropped_future_notifies_waiters_of_all_its_keys() {
         drop(won);
         let lease =
             timeout(SOON, waiting).await.expect("the waiter is notified").expect("no panic");
-        lease.expect("free").release().await.expect("nodes are up");
+        assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
         eventually("no key is left", || cluster.is_empty()).await;
     }
     // The client revokes the lease at the deadline of its acquire, or because another acquire wants one of its keys.
@@ -76,7 +76,7 @@ async fn dropped_future_notifies_waiters_of_all_its_keys() {
             .await
             .expect("the waiter is notified")
             .expect("free");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         drop(won);
         eventually("no key is left", || cluster.is_empty()).await;
     }
@@ -133,7 +133,7 @@ async fn close_ends_acquires_queued_behind_unpolled_futures() {
         assert!(matches!(ended, Err(AcquireError::Closed)), "{ended:?}");
     }
     assert!(matches!(unpolled.await, Err(AcquireError::Closed)));
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
 }
 
 /// A waker that drops the contained acquire, which belongs to the same client, when the client calls `wake`.

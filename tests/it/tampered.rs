@@ -5,8 +5,8 @@ use crate::tampering::{Action, TamperingProxy};
 use crate::{SOON, builder, builder_of, eventually, ms, through};
 use kit::{Cluster, Direction, Server};
 use quorlock::{
-    AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
-    VoteEligibility,
+    AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, ReleaseOutcome,
+    RestartGuard, RetryPolicy, VoteEligibility,
 };
 
 /// Starts a proxy for each server of `cluster`. Returns the proxies, and settings of a client that connects through the
@@ -69,7 +69,10 @@ async fn server_without_run_id_counts_until_a_restart() {
         .await;
     let (proxies, builder) = behind(&cluster, decide);
     let redlock = builder.build().expect("valid settings");
-    redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
+    assert_eq!(
+        redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     proxies.iter().for_each(TamperingProxy::cut);
     let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
     drop(lease);
@@ -94,7 +97,7 @@ async fn proxy_that_answers_unsupported_command_has_votes() {
     let (proxies, builder) = behind(&cluster, decide);
     let redlock = builder.build().expect("valid settings");
     let lease = redlock.acquire("r").wait(SOON).await.expect("a new deployment");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let unnamed = "(the server does not support INFO)";
     let strict = Redlock::builder().nodes(proxies.iter().map(|proxy| &proxy.url));
     let strict = strict.restart_guard(RestartGuard::Strict).build().expect("valid settings");
@@ -153,7 +156,7 @@ async fn too_long_name_is_refused_by_every_operation() {
     let redlock = builder(&cluster).key_prefix("lock:").build().expect("valid settings");
     let longest = "x".repeat((64 << 10) - 5);
     let lease = redlock.acquire(&longest).wait(SOON).fenced().await.expect("not too long");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let long = format!("{longest}x");
     let error = redlock.status(&long).await.expect_err("too long");
     let quorlock::ClientError::Invalid(reason) = error else { panic!("{error}") };
@@ -166,7 +169,7 @@ async fn too_long_name_is_refused_by_every_operation() {
     assert_eq!(forced, quorlock::ClientError::Invalid(reason));
     let set = |length: usize| (0..4).map(move |name| format!("{name}{}", "x".repeat(length)));
     let largest = redlock.try_acquire_all(set((64 << 10) - 6)).await.expect("exactly the limit");
-    largest.release().await.expect("nodes are up");
+    assert_eq!(largest.release().await, Ok(ReleaseOutcome::Released));
     let many = (0..5).map(|name| format!("{name}{}", "x".repeat((64 << 10) - 6)));
     let refused = redlock.try_acquire_all(many).await.expect_err("too long together");
     let (resources, length, most) = (5, 5 << 16, 4 << 16);

@@ -2,7 +2,9 @@
 
 use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
-use quorlock::{AcquireError, Builder, ConfigError, NodeFailure, NodeVote, Redlock};
+use quorlock::{
+    AcquireError, Builder, ConfigError, NodeFailure, NodeVote, Redlock, ReleaseOutcome,
+};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
@@ -64,7 +66,7 @@ fn presenting(root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> Clie
 async fn lock_and_release(redlock: &Redlock, server: &Server) {
     let lease = redlock.acquire("r").wait(SOON).await.expect("the lock is free");
     assert!(server.get("r").is_some(), "the key exists");
-    lease.release().await.expect("the node is up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "the node is up");
     assert!(server.get("r").is_none());
 }
 
@@ -296,6 +298,6 @@ async fn locks_with_the_systems_roots() {
     assert!(!shown.contains("refused") && shown.contains("roots.pem"), "{shown}");
     fs::copy(Path::new(&roots).with_file_name("cert.pem"), &roots).expect("a writable directory");
     let lease = redlock.acquire("r").wait(SOON).await.expect("the roots file exists now");
-    lease.release().await.expect("the node is up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "the node is up");
     assert!(CryptoProvider::get_default().is_none(), "the library installs no default provider");
 }

@@ -3,7 +3,7 @@
 use crate::{SOON, all_up, builder, client, eventually, granted_by_all, ms, through};
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, Redlock, RetryPolicy};
+use quorlock::{AcquireError, Redlock, ReleaseOutcome, RetryPolicy};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -29,10 +29,10 @@ async fn waiters_of_one_process_are_served_in_order() {
         waiting.push(tokio::spawn(async move {
             let lease = acquire.await.expect("the lock becomes free");
             served.lock().unwrap().push(number);
-            lease.release().await.expect("nodes are up");
+            assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         }));
     }
-    first.release().await.expect("nodes are up");
+    assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
     for waiter in waiting {
         waiter.await.expect("no panic");
     }
@@ -48,9 +48,9 @@ async fn release_by_another_client_wakes_a_waiter() {
         let held = other_client.acquire("r").wait(SOON).await.expect("the lock is free");
         let waiting = tokio::spawn(redlock.acquire("r"));
         sleep(ms(20)).await;
-        held.release().await.expect("nodes are up");
+        assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
         let lease = timeout(SOON, waiting).await.expect("the waiter is woken").expect("no panic");
-        lease.expect("free").release().await.expect("nodes are up");
+        assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -74,9 +74,9 @@ async fn waiter_with_pushes_sends_few_commands() {
     assert!(releases <= times[0].max(times[1]).max(times[2]), "{releases} after {times:?}");
     let attempts: Vec<_> = cluster.iter().map(|node| node.calls("set") - 1).collect();
     assert!(attempts.iter().zip(&times).all(|(set, asked)| set <= asked), "{attempts:?} {times:?}");
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     let lease = timeout(SOON, waiting).await.expect("the waiter is woken").expect("no panic");
-    lease.expect("free").release().await.expect("nodes are up");
+    assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn expiry_ends_the_wait_without_pushes() {
         let started = Instant::now();
         let lease = redlock.acquire("r").await.expect("the lock expires");
         assert!(started.elapsed() < ms(10_000), "{:?}", started.elapsed());
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
 }
 
@@ -108,12 +108,12 @@ async fn waiter_with_lost_pushes_acquires_the_lock() {
         proxy.refuse(true);
         proxy.reset();
     }
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     sleep(ms(100)).await;
     proxies.iter().for_each(Proxy::heal);
     let lease =
         timeout(SOON, waiting).await.expect("the waiter acquires the lock").expect("no panic");
-    lease.expect("free").release().await.expect("nodes are up");
+    assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
 }
 
 #[tokio::test]
@@ -128,11 +128,11 @@ async fn cost_of_a_release_does_not_grow_with_waiters() {
             tokio::spawn(async move {
                 let lease = acquire.await.expect("the lock becomes free");
                 sleep(ms(2)).await;
-                lease.release().await.expect("nodes are up");
+                assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
             })
         });
         let waiting: Vec<_> = waiting.collect();
-        first.release().await.expect("nodes are up");
+        assert_eq!(first.release().await, Ok(ReleaseOutcome::Released));
         for waiter in waiting {
             waiter.await.expect("no panic");
         }
@@ -192,7 +192,7 @@ async fn split_votes_of_even_numbers_of_nodes_settle() {
                 for _ in 0..10 {
                     let lease =
                         redlock.acquire("r").wait(SOON).await.expect("the lock becomes free");
-                    lease.release().await.expect("nodes are up");
+                    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
                 }
             })
         });
@@ -250,10 +250,10 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
         let waiting = tokio::spawn(redlock(RetryPolicy::fixed(ms(200))).acquire("r"));
         sleep(ms(300)).await;
         assert!(!waiting.is_finished(), "it is held");
-        held.release().await.expect("nodes are up");
+        assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
         let lease =
             timeout(SOON, waiting).await.expect("the waiter acquires the lock").expect("no panic");
-        lease.expect("free").release().await.expect("nodes are up");
+        assert_eq!(lease.expect("free").release().await, Ok(ReleaseOutcome::Released));
     }
     eventually("pushes of each node are lost", || proxies.iter().all(|p| p.discarded_pushes() > 0))
         .await;
@@ -266,7 +266,7 @@ async fn waiter_with_suppressed_pushes_acquires_by_timer() {
         .await
         .expect("the waiter acquires the lock")
         .expect("the lock expires");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -281,7 +281,7 @@ async fn repeated_release_notifies_the_next_waiter() {
     let is_refused = || cluster.iter().all(|node| node.calls("pttl") > 1);
     eventually("the acquire is refused", is_refused).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     drop(waiting.await.expect("no panic").expect("the waiter is notified"));
 }
 
@@ -295,23 +295,20 @@ async fn late_grant_notifies_the_waiter() {
     let redlock = Redlock::builder().nodes([cluster[0].url(), proxy.url()]).ttl(ms(60_000));
     let redlock =
         redlock.node_timeout(SOON).retry(never).wait(SOON).build().expect("valid settings");
-    redlock
-        .acquire("other")
-        .await
-        .expect("the lock is free")
-        .release()
-        .await
-        .expect("nodes are up");
+    assert_eq!(
+        redlock.acquire("other").await.expect("the lock is free").release().await,
+        Ok(ReleaseOutcome::Released)
+    );
     let held = client(&cluster).acquire("r").ttl(ms(60_000)).await.expect("the lock is free");
 
     proxy.hold(Direction::Requests);
     let asked = cluster[0].calls("pttl");
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     eventually("the acquire is refused", || cluster[0].calls("pttl") > asked).await;
-    held.release().await.expect("nodes are up");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     // The node that refused the acquire pushes the deletion immediately.
     sleep(ms(200)).await;
     proxy.heal();
     let lease = waiting.await.expect("no panic").expect("the waiter is notified");
-    lease.release().await.expect("nodes are up");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }

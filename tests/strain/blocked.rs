@@ -6,7 +6,7 @@ use crate::{
     SOON, builder, builder_of, client, current_thread, eventually, ms, multi_thread, unless_stalled,
 };
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, Builder, Lease, Loss, Redlock};
+use quorlock::{AcquireError, Builder, Lease, Loss, Redlock, ReleaseOutcome};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -61,7 +61,7 @@ fn keep_lease(
     runtime.block_on(async {
         sleep(ms(50)).await;
         lease.extend(TTL).await.expect("the connections are good");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     });
     drop(redlock);
 }

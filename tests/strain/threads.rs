@@ -4,7 +4,7 @@ use crate::{SOON, builder, builder_of, current_thread, eventually, ms};
 use futures::executor::block_on;
 use kit::{Cluster, Rerun};
 use quorlock::event::Event;
-use quorlock::{AcquireError, ClientError, NoRuntime, Observer, Redlock};
+use quorlock::{AcquireError, ClientError, NoRuntime, Observer, Redlock, ReleaseOutcome};
 use std::env;
 use std::fs::{self, File};
 use std::io;
@@ -86,7 +86,7 @@ fn client_whose_first_threads_are_refused() {
         let lease = redlock.acquire("r").auto_extend_forever().await.expect("threads start");
         tokio::time::sleep(3 * TTL).await;
         assert!(lease.is_valid(), "{:?}", lease.loss());
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     });
     // The thread of the library's own runtime.
     without_threads(|| {
@@ -94,7 +94,7 @@ fn client_whose_first_threads_are_refused() {
         assert_eq!(refused(ended), io::ErrorKind::WouldBlock);
     });
     let lease = block_on(outside.try_acquire("r").into_future()).expect("threads start");
-    block_on(lease.release()).expect("nodes are up");
+    assert_eq!(block_on(lease.release()), Ok(ReleaseOutcome::Released));
 }
 
 #[test]

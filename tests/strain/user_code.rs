@@ -3,7 +3,7 @@
 use crate::{SOON, all_up, builder, current_thread, eventually, ms, multi_thread, unless_stalled};
 use kit::{Cluster, Server};
 use quorlock::event::Event;
-use quorlock::{Credentials, Lease, NodeState, Observer, Redlock};
+use quorlock::{Credentials, Lease, NodeState, Observer, Redlock, ReleaseOutcome};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -74,14 +74,22 @@ fn blocking_credentials_callback_delays_only_its_connection() {
                 for _ in 0..50 {
                     let lease = redlock.try_acquire("r").await.expect("four nodes are connected");
                     lease.extend(TTL).await.expect("four nodes are connected");
-                    lease.release().await.expect("four nodes are connected");
+                    assert_eq!(
+                        lease.release().await,
+                        Ok(ReleaseOutcome::Released),
+                        "four nodes are connected"
+                    );
                 }
                 let is_up = |node: usize| *redlock.nodes()[node].state() == NodeState::Up;
                 eventually("the others are up", || [0, 1, 3, 4].into_iter().all(is_up)).await;
                 assert!(!is_up(2), "{callback:?}");
                 sleep(ms(3_000)).await;
                 let lease = redlock.try_acquire("r").await.expect("four nodes are connected");
-                lease.release().await.expect("four nodes are connected");
+                assert_eq!(
+                    lease.release().await,
+                    Ok(ReleaseOutcome::Released),
+                    "four nodes are connected"
+                );
             });
             let blocked = barrier.blocked();
             assert!(blocked <= 2, "{callback:?}: {blocked} threads are blocked");

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("a stale holder has changed the account".into()),
         Err(rejection) => println!("ann's second deposit fails: {rejection}"),
     }
-    bob.release().await?;
+    println!("bob's lock: {}", bob.release().await?);
     redlock.close().await?;
     Ok(())
 }

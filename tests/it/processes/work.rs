@@ -5,7 +5,7 @@
 
 use futures::FutureExt;
 use kit::{Cluster, Rerun, Server};
-use quorlock::{Lease, Redlock, RetryPolicy};
+use quorlock::{Lease, Redlock, ReleaseOutcome, RetryPolicy};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Du
         let _: () = board.set("count", count.unwrap_or(0) + 1).await.expect("the board is up");
         let _: i64 = board.decr("inside", 1).await.expect("the board is up");
         assert!(lease.is_valid(), "the lease expired");
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
     let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
 }
@@ -124,7 +124,7 @@ async fn acquire_after_parent(redlock: &Redlock, mut board: MultiplexedConnectio
         let _: () = board.set("asked", time).await.expect("the board is up");
         let lease: Lease = acquire.await.expect("the lock becomes free");
         let at = shared_now();
-        lease.release().await.expect("nodes are up");
+        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
         let at = u64::try_from(at.as_micros()).expect("below 2^64");
         let _: i64 = board.rpush("acquired", at).await.expect("the board is up");
     }
@@ -194,7 +194,7 @@ impl Scenario {
             until(&child, || self.board.get("asked") == asked).await;
             sleep(WAITER_SETTLE_TIME).await;
             released.push(shared_now());
-            lease.release().await.expect("nodes are up");
+            assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
             let count = redis::Value::Int(i64::try_from(time + 1).expect("within i64"));
             until(&child, || self.board.cmd(&["LLEN", "acquired"]) == count).await;
         }

@@ -45,19 +45,6 @@ mod import {
     }
 }
 
-mod rebuild_index {
-    crate::block!("README.rebuild_index");
-
-    #[tokio::test(start_paused = true)]
-    async fn using_returns_the_output_and_releases() {
-        let nodes = quorlock_test::Nodes::start(3);
-        let redlock = nodes.client().build().expect("valid settings");
-        assert_eq!(rebuild_index(&redlock).await.ok(), Some(1_000));
-        redlock.close().await.expect("all releases are delivered");
-        assert_eq!(nodes.count("index"), 0);
-    }
-}
-
 mod campaign {
     crate::block!("README.scheduler");
     use quorlock::AcquireError;
