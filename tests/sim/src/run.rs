@@ -136,7 +136,8 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Run
     }
     let (calls, grants, violation) = (state.calls, state.grants, state.violation.clone());
     let (overlaps, disorders) = (state.overlaps(), state.ledger.disorders);
-    [Rule::NoPanic, Rule::Ends].into_iter().for_each(|rule| state.met(rule));
+    state.met(Rule::NoPanic);
+    state.met(Rule::Ends);
     let mut counts = state.counts.clone();
     counts.add_all(&world.shared.lock().counts);
     counts.retain(|rule| mode.checks(rule));
