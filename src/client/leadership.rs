@@ -42,7 +42,7 @@ impl Leadership {
         self.lease.view()
     }
 
-    /// Ends the leadership, so that a waiting candidate can lead at once. Takes at most one node timeout. See
+    /// Ends the leadership, so that a waiting candidate can lead at once. Takes as long as
     /// [`Lease::release`].
     ///
     /// # Errors

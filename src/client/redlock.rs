@@ -188,7 +188,8 @@ impl Redlock {
         Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref()).once()
     }
 
-    /// Reads the state of the lock on `resource` from each node. Takes at most one node timeout.
+    /// Reads the state of the lock on `resource` from each node. Takes at most one node timeout, or two if the runtime
+    /// that reads the replies is shut down during the call.
     ///
     /// # Errors
     /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. The
@@ -230,8 +231,8 @@ impl Redlock {
 
     /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
     /// [`Closed`](crate::Loss::Closed). Returns one entry for each lease: its resource (the first one, if the lease has
-    /// several) and the outcome of its release. Takes at most one node timeout, or two if the runtime that delivers a
-    /// release is shut down during the call.
+    /// several) and the outcome of its release. Takes at most one node timeout, with the exceptions of
+    /// [`Lease::release`](crate::Lease::release).
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the releases continue in the background.

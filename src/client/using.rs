@@ -84,9 +84,9 @@ impl Acquire {
     /// For work that returns a `Result`, see [`try_using`](Self::try_using).
     ///
     /// After the work has ended, this method waits at most one [node timeout](crate::Builder::node_timeout) for the
-    /// release, with the exceptions of [`Lease::release`]. If the lease was valid when the work ended but too few nodes confirm the release, the method returns
-    /// `Ok`, and the release continues in the background. The client logs the unconfirmed release at level `warn`, and
-    /// reports it to the [observer](crate::Builder::observer) as
+    /// release, with the exceptions of [`Lease::release`]. If the lease was valid when the work ended but too few nodes
+    /// confirm the release, the method returns `Ok`, and the release continues in the background. The client logs the
+    /// unconfirmed release at level `warn`, and reports it to the [observer](crate::Builder::observer) as
     /// [`ReleaseResult::NoQuorum`](crate::event::ReleaseResult::NoQuorum). [`close`](crate::Redlock::close) waits for
     /// the release.
     ///

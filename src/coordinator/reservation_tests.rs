@@ -168,7 +168,7 @@ fn reads_beside_near_writers(distances: &[Duration]) -> (usize, Vec<usize>) {
         writers.iter().map(|it| (*it, world.acquire(*it, waits(&world, false)))).collect();
     let mut reading: Vec<_> =
         far.iter().map(|it| (*it, world.acquire(*it, waits(&world, true)))).collect();
-    let (mut writes, mut reads, end) = (0, vec![0; far.len()], world.now.after(3 * SECOND));
+    let (mut written, mut reads, end) = (0, vec![0; far.len()], world.now.after(3 * SECOND));
     while world.now < end {
         world.run_for(ms(1));
         for (process, id) in &mut writing {
@@ -176,7 +176,7 @@ fn reads_beside_near_writers(distances: &[Duration]) -> (usize, Vec<usize>) {
                 let held = result.expect("a lease");
                 world.run_for(ms(1));
                 world.release(&held);
-                writes += 1;
+                written += 1;
                 *id = world.acquire(*process, waits(&world, false));
             }
         }
@@ -188,8 +188,8 @@ fn reads_beside_near_writers(distances: &[Duration]) -> (usize, Vec<usize>) {
             }
         }
     }
-    println!("{writes} writes, {reads:?} reads");
-    (writes, reads)
+    println!("{written} writes, {reads:?} reads");
+    (written, reads)
 }
 
 #[test]

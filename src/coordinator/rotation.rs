@@ -81,7 +81,9 @@ impl Pages {
         let pages = (next..next + count).map(|page| page % count);
         let is_taken = |page: &usize| self.free_at[*page] <= now || is_due && *page == next;
         let taken: Vec<_> = pages.filter(is_taken).collect();
-        taken.iter().for_each(|page| self.free_at[*page] = Time::END);
+        for page in &taken {
+            self.free_at[*page] = Time::END;
+        }
         taken
     }
 

@@ -13,11 +13,11 @@ use super::slots::{AcquireId, Acquires, LeaseId, Leases, RoundId, Rounds, Slots}
 use super::survey::Survey;
 use super::timeout::Timeout;
 use super::timers::Timers;
-use super::votes::{Cause, Owner, VoteCounter};
+use super::votes::{Owner, VoteCounter};
 use super::waiting::WaitQueues;
 use crate::observe::EventLevel;
 use crate::observe::event::LockInfo;
-use crate::protocol::{AttemptLimit, ClockSteps, Goal, Liveness, NodeClock, NodeId, NodeSet, Time};
+use crate::protocol::{AttemptLimit, ClockSteps, Liveness, NodeClock, NodeId, NodeSet, Time};
 use crate::random::Random;
 use crate::wire::Key;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -145,17 +145,11 @@ impl Coordinator {
         self.set_timeout(close_at, Timeout::Round(round));
     }
 
-    /// Returns until when the round of a call stays open although its time has passed, because a node that has not voted
-    /// replies to the commands before it. Each reply gives the node another node timeout, within the time after which
-    /// an unresponsive connection is abandoned. Returns `None` if the round must be closed.
+    /// Returns until when the round of a release stays open although its time has passed, because a node that has not
+    /// voted replies to the commands before it. Each reply gives the node another node timeout, within the time after
+    /// which an unresponsive connection is abandoned. Returns `None` if the round must be closed.
     fn busy_until(&self, round: RoundId, now: Time) -> Option<Time> {
-        let votes = self.rounds.get(round)?;
-        let limit = match (votes.owner, votes.round().goal()) {
-            // The round of a renewal is long, and ends before the validity.
-            (Owner::Extension { cause: Cause::Renewal, .. }, _) => return None,
-            (_, Goal::Extend { current, .. }) => current,
-            _ => Time::END,
-        };
+        let votes = self.rounds.get(round).filter(|it| matches!(it.owner, Owner::Release))?;
         let timeout = self.cx.settings.node_timeout;
         let replied_at = |node: NodeId| {
             let connection = self.nodes[node].connection().filter(|it| !it.is_stalled())?;
@@ -163,7 +157,7 @@ impl Coordinator {
         };
         let late = now.since(votes.close_at);
         let until = votes.silent().filter_map(replied_at).max()?.after(timeout + late);
-        let until = until.min(limit).min(votes.t1().after(Liveness::patience(timeout)));
+        let until = until.min(votes.t1().after(Liveness::patience(timeout)));
         (until > now).then_some(until)
     }
 

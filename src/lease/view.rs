@@ -150,7 +150,8 @@ impl LeaseRef {
     /// key, the client restores the key after a majority of nodes has confirmed that they still
     /// hold it. If a majority has lost the key, the client does not restore it.
     ///
-    /// Takes at most one node timeout, with the exceptions of [`Lease::release`].
+    /// Takes at most one node timeout, or two if the runtime that delivers the extension is shut down
+    /// during the call.
     ///
     /// # Errors
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension. The validity
@@ -188,7 +189,8 @@ impl LeaseRef {
     /// # }
     /// ```
     ///
-    /// Takes at most one node timeout, with the exceptions of [`Lease::release`].
+    /// Takes at most one node timeout, or two if the runtime that delivers the extension is shut down
+    /// during the call.
     ///
     /// # Errors
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension, or they

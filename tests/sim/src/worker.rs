@@ -109,9 +109,14 @@ impl Worker {
         let done = call.await;
         let (_, shown) = self.read_clocks();
         let mut bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
-        if what.starts_with("release") && self.lost_a_runtime_since(begun) {
+        let node = nanos(self.times.node_timeout);
+        if what.starts_with("release") {
+            // A release waits for nodes that reply to earlier commands.
+            bound = bound.saturating_add((10 * node).max(S) - node);
+        }
+        if self.lost_a_runtime_since(begun) {
             // Pending commands of the lost runtime are sent from another runtime.
-            bound += nanos(self.times.node_timeout);
+            bound = bound.saturating_add(node);
         }
         self.checker.state().check_bound(what, shown - clock, bound);
         done

@@ -99,11 +99,7 @@ pub(super) fn acquire(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>])
     if extends {
         return Ok(Reply::Int(1));
     }
-    if let (Some(own), Reply::Bulk(request)) = (args.get(3), &request)
-        && own == request
-    {
-        run.call("call('PEXPIRE', KEYS[4]", &[b"PEXPIRE", argument(keys, 4), b"20"])?;
-    }
+    end_request(run, (keys, args), &request)?;
     Ok(match number {
         None => Reply::OK,
         Some(Reply::Null) => Reply::Array(vec![Reply::OK, Reply::text("0")]),
@@ -223,6 +219,20 @@ fn refuse(
     }
     let conflict = [Reply::Int(left), Reply::Int(1)];
     Ok(Reply::Array(conflict.into_iter().chain(holder.map(Reply::Bulk)).collect()))
+}
+
+/// Ends the stored request of the reader that was added.
+fn end_request(
+    run: &mut Run<'_, '_>,
+    (keys, args): (&[Vec<u8>], &[Vec<u8>]),
+    request: &Reply,
+) -> Result<(), Reply> {
+    if let (Some(own), Reply::Bulk(request)) = (args.get(3), request)
+        && own == request
+    {
+        run.call("call('PEXPIRE', KEYS[4]", &[b"PEXPIRE", argument(keys, 4), b"20"])?;
+    }
+    Ok(())
 }
 
 pub(super) fn release(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
