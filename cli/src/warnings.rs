@@ -1,13 +1,16 @@
-//! Observes the client while a command waits for a lock or holds it. Prints warnings: failing renewals, and a semaphore
-//! whose clients use different numbers of permits. Records the results of attempts.
+//! Observes the client while a command waits for a lock or holds it. Prints warnings: failing renewals, a semaphore
+//! whose clients use different numbers of permits, and a job whose calls have different options. Records the results of
+//! attempts.
 
 use crate::outage::Attempts;
 use crate::output;
+use humantime::format_duration;
 use quorlock::Observer;
 use quorlock::event::{AttemptOutcome, Event};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 pub(crate) struct Warnings {
     /// The names of the resources or of the semaphore, escaped.
@@ -59,7 +62,20 @@ impl Observer for Warnings {
                 "{names}: another client uses {other_permits} permits instead of {permits}: use the same number \
                  everywhere"
             )),
+            Event::JobsDiffer { period, other_period, takes_over, other_takes_over, .. } => {
+                output::print_message(format!(
+                    "{names}: another call ran this job with {} instead of {}: use the same options everywhere",
+                    options(*other_period, *other_takes_over),
+                    options(*period, *takes_over),
+                ));
+            }
             _ => {}
         }
     }
+}
+
+/// Returns the options of a scheduled job.
+fn options(period: Duration, takes_over: bool) -> String {
+    let take_over = if takes_over { " --take-over" } else { "" };
+    format!("--every {}{take_over}", format_duration(period))
 }

@@ -51,6 +51,18 @@ fn failed_command_runs_again_with_take_over() {
 }
 
 #[test]
+fn call_with_other_options_is_reported() {
+    let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
+    let session = ShellSession::on(&nodes);
+    let run = |options: &[&str]| Ended::of(&mut dir.command(&session, &arguments(options), "true"));
+    assert_eq!(run(&[]).code, 0);
+    let other = run(&["--take-over"]);
+    let warning = "quorlock: job: another call ran this job with --every 30days instead of --every 30days --take-over: \
+                   use the same options everywhere\n";
+    assert!(other.code == 0 && other.err.starts_with(warning), "{}", other.err);
+}
+
+#[test]
 fn killed_command_is_taken_over_by_a_waiting_call() {
     let (nodes, dir) = (Cluster::start(3), ScriptFiles::new());
     let session = ShellSession::on(&nodes);

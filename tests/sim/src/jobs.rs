@@ -39,6 +39,8 @@ pub(crate) struct JobRuns(BTreeMap<(usize, u64), Vec<JobRun>>);
 struct JobRun {
     /// When the call started.
     begun: Instant,
+    /// Whether the job has ended without an error.
+    has_ended: bool,
     /// The state of the counters after the period's number was committed. `None` before the commit.
     committed: Option<CommittedNumber>,
 }
@@ -130,7 +132,11 @@ impl Worker {
             let end = Reliance { worker: this, id };
             this.take_steps(id, lease, lock).await;
             drop(end);
-            if call.fails { Err(()) } else { Ok(()) }
+            if call.fails {
+                return Err(());
+            }
+            this.checker.state().jobs.end(call.job, number, begun);
+            Ok(())
         };
         let running = pin!(job.try_run(work));
         let cools = || call.lock.at_least.iter().for_each(|ms| self.record_cool_down_end(*ms));
@@ -145,6 +151,9 @@ impl Worker {
         if matches!(ended, Ok(JobOutcome::Ran(Ok(())))) {
             let committed = self.committed(call.job, number);
             self.checker.state().jobs.commit(call.job, number, begun, committed);
+        }
+        if call.takes_over() && matches!(ended, Ok(JobOutcome::Skipped { since: Some(_), .. })) {
+            self.check_skipped(call.job, number);
         }
         self.log(format_args!("job {} of period {number}: {ended:?}", call.job));
         self.inspect(&ended);
@@ -194,7 +203,17 @@ impl Worker {
             let how = format!("job {} runs again in period {number}", call.job);
             state.violated(Rule::Periods, how);
         }
-        state.jobs.runs(call.job, number).push(JobRun { begun, committed });
+        state.jobs.runs(call.job, number).push(JobRun { begun, has_ended: false, committed });
+    }
+
+    /// Checks that the job has ended in this period, or in a later one, because a call that can take over was skipped
+    /// since its period was taken.
+    fn check_skipped(&self, job: usize, number: u64) {
+        let mut state = self.checker.state();
+        let has_ended = state.jobs.has_ended_since(job, number);
+        state.check(Rule::TakeOvers, has_ended, || {
+            format!("a call of job {job} is skipped in period {number}, but no run has ended")
+        });
     }
 
     /// Counts a call in a period in which the job must not run again.
@@ -224,6 +243,17 @@ impl JobRuns {
     fn is_prevented(&mut self, job: usize, number: u64, lost: &LostCounters) -> bool {
         let committed = self.runs(job, number).iter().filter_map(|run| run.committed.as_ref());
         committed.into_iter().any(|committed| lost.prevents(committed))
+    }
+
+    fn end(&mut self, job: usize, number: u64, begun: Instant) {
+        if let Some(run) = self.runs(job, number).iter_mut().find(|run| run.begun == begun) {
+            run.has_ended = true;
+        }
+    }
+
+    fn has_ended_since(&self, job: usize, number: u64) -> bool {
+        let mut runs = self.0.range((job, number)..=(job, u64::MAX)).flat_map(|(_, runs)| runs);
+        runs.any(|run| run.has_ended)
     }
 
     fn commit(&mut self, job: usize, number: u64, begun: Instant, committed: CommittedNumber) {

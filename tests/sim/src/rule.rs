@@ -30,6 +30,7 @@ rules! {
     Readers "While a client reads, no other client writes (Redlock::rw_lock).",
     Permits "At most as many clients hold a permit as the largest number of permits that these clients use (Redlock::semaphore).",
     Periods "A job runs at most once in a period, and with take_over again only if its last run was not committed, unless so many nodes have lost its number that a quorum lacks it (Redlock::once).",
+    TakeOvers "A call with take_over that is skipped because the period is taken follows a run that ended without an error in this period or a later one (ScheduledJob::take_over).",
     Tokens "A fenced lease has a token, which is higher than that of every lease that ended before (FENCING).",
     ReaderTokens "A reader's fencing token is not below that of a writer that had its token before the reader's attempt began, unless counters are lost (RwLock::read).",
     CoolDowns "While a minimum hold time lasts, no other lease of the lock begins (Acquire::at_least, ScheduledJob::at_least).",
