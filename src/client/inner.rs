@@ -5,13 +5,10 @@ pub(super) use crate::engine::Client as Driver;
 use crate::error::ClientError;
 use crate::lease::Backing;
 use crate::protocol::Time;
-use crate::wire::{Key, Keys};
+use crate::wire::Keys;
 use futures::future::{Either, select};
 use std::pin::pin;
 use std::sync::Arc;
-
-/// A key that no lock can have, because resource names must not contain it.
-const NO_KEY: &[u8] = b"#quorlock:";
 
 pub(crate) struct Inner {
     pub(crate) driver: Arc<Driver>,
@@ -37,13 +34,7 @@ impl Inner {
         &self,
         call: impl Future<Output = T>,
     ) -> Result<T, ClientError> {
-        let closed = async {
-            while !self.driver.is_closed() {
-                // Also resolves if all keys may have changed. After a panic, the next request uses a new coordinator.
-                let _ = self.driver.next_change(Keys::one(Key::from(NO_KEY))).await;
-            }
-        };
-        match select(pin!(closed), pin!(call)).await {
+        match select(pin!(self.driver.until_closed()), pin!(call)).await {
             Either::Left(((), _)) => Err(ClientError::Closed),
             Either::Right((output, _)) => Ok(output),
         }

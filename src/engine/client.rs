@@ -12,6 +12,7 @@ use crate::error::CloseError;
 use crate::node::{NoRuntime, Unready};
 use crate::observe::Report;
 use crate::protocol::{PeriodState, Time};
+use crate::sync::catch_panic;
 use crate::wire::{CounterKeys, Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -84,6 +85,22 @@ impl Client {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the client is closed. Opens no connections.
+    pub(crate) async fn until_closed(&self) {
+        loop {
+            let engine = self.engine();
+            // Created before the checks, so that it misses no notification.
+            let ended = engine.ended.notified();
+            if self.is_closed() {
+                return;
+            }
+            // After a panic, the next engine is notified of a close.
+            if !engine.has_panicked() {
+                ended.await;
+            }
+        }
     }
 
     pub(crate) fn check_ready(&self) -> Result<(), Unready> {
@@ -251,6 +268,7 @@ impl Client {
             engine.leases.handle_close();
             engine.with(|it, now| it.handle_close(limit, now));
             engine.wake_ready();
+            catch_panic(|| engine.ended.notify_waiters());
         }
     }
 

@@ -50,6 +50,7 @@ impl Engine {
         let io = try_lock(&self.io).map(|mut it| std::mem::take(&mut *it));
         drop(io);
         self.task.wake(self.now());
+        catch_panic(|| self.ended.notify_waiters());
         for waker in wakers {
             catch_panic(|| waker.wake());
         }

@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::runtime::Id;
+use tokio::sync::Notify;
 
 /// Interval at which the alarm of an idle client fires.
 pub(super) const IDLE: Duration = Duration::from_secs(3_600);
@@ -56,6 +57,8 @@ pub(crate) struct Engine {
     /// Whether the runtime has left the task waiting for too long. A caller on another runtime can then replace it.
     pub(super) is_late: AtomicBool,
     pub(super) panic: OnceLock<Arc<str>>,
+    /// Notified when the client is closed, and when the coordinator has panicked.
+    pub(super) ended: Notify,
     /// ID of the process that created the engine. Differs from the current process ID after a fork.
     pub(super) process: u32,
     /// The replacement of this engine, created once this engine is not usable.
@@ -206,6 +209,7 @@ impl Engine {
                 is_served: AtomicBool::new(false),
                 is_late: AtomicBool::new(false),
                 panic: OnceLock::new(),
+                ended: Notify::new(),
                 process: process::id(),
                 successor: OnceLock::new(),
             }

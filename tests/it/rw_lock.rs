@@ -1,7 +1,7 @@
 //! Tests of reader-writer locks.
 
-use crate::{MAX_TTL, SOON, builder, client, connected, eventually, ms};
-use kit::Cluster;
+use crate::{MAX_TTL, SOON, builder, client, connected, eventually, ms, multi_thread};
+use kit::{Cluster, unless_stalled};
 use quorlock::{AcquireError, ConfigError, DowngradeError, Redlock, ReleaseOutcome, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,11 +85,15 @@ async fn write_repeatedly(lock: RwLock, inside: Arc<Inside>) {
 
 /// The client sends no more acquires at once than are answered within the node timeout, and a release waits for nodes
 /// that reply to earlier commands.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_readers_acquire_and_release_at_once() {
+#[test]
+fn thousands_of_readers_acquire_and_release_at_once() {
+    unless_stalled(ms(10), || multi_thread(2).block_on(read_and_release_at_once()));
+}
+
+async fn read_and_release_at_once() -> Result<(), String> {
     const READERS: usize = 2_000;
     let cluster = Cluster::start(3);
-    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL);
+    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL).node_timeout(ms(200));
     let redlock = connected(builder.ttl(ms(600_000))).await;
     let lock = rw_lock(&redlock);
     let barrier = Arc::new(Barrier::new(READERS));
@@ -104,9 +108,8 @@ async fn thousands_of_readers_acquire_and_release_at_once() {
     }
     let released = readers.join_all().await;
     let unknown = released.iter().filter(|it| **it != Ok(ReleaseOutcome::Released)).count();
-    // A node of a busy machine can stall.
-    assert!(unknown < READERS / 10, "{unknown} of {READERS} outcomes are unknown");
     eventually("no key is left", || cluster.is_empty()).await;
+    if unknown > 0 { Err(format!("{unknown} of {READERS} outcomes are unknown")) } else { Ok(()) }
 }
 
 #[tokio::test]

@@ -108,16 +108,13 @@ impl Worker {
         let (begun, clock) = self.read_clocks();
         let done = call.await;
         let (_, shown) = self.read_clocks();
-        let mut bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
         let node = nanos(self.times.node_timeout);
-        if what.starts_with("release") {
-            // A release waits for nodes that reply to earlier commands.
-            bound = bound.saturating_add((10 * node).max(S) - node);
-        }
-        if self.lost_a_runtime_since(begun) {
-            // Pending commands of the lost runtime are sent from another runtime.
-            bound = bound.saturating_add(node);
-        }
+        // A release waits for nodes that reply to earlier commands.
+        let busy = if what.starts_with("release") { (10 * node).max(S) - node } else { 0 };
+        // Pending commands of a lost runtime are sent from another runtime.
+        let lost = if self.lost_a_runtime_since(begun) { node } else { 0 };
+        let late = self.slack + 2 * self.stalled_since(begun);
+        let bound = bound.saturating_add(busy + lost + late);
         self.checker.state().check_bound(what, shown - clock, bound);
         done
     }
