@@ -9,9 +9,9 @@ use std::time::Duration;
 /// The time limit for a connection attempt and for each reply.
 const LIMIT: Duration = Duration::from_secs(20);
 const STEP: u32 = 1_000;
-/// Kinds of companion keys that outlive their lock: fencing counters, the counters of jobs, and the
+/// Kinds of companion keys that outlive their lock: fencing counters, the counters and records of jobs, and the
 /// notes about waiting writers and readers.
-const LASTING: [&str; 4] = ["token", "period", "writer", "waiting"];
+const LASTING: [&str; 5] = ["token", "period", "run", "writer", "waiting"];
 const READERS: &str = "readers";
 
 /// The keys that a session left on one node.
@@ -143,16 +143,17 @@ mod tests {
     #[test]
     fn locks_and_lasting_companion_keys_are_distinguished() {
         let known = session_keys("p:");
-        assert_eq!(known.len(), 6 * usize::from(resources::RESOURCES));
+        assert_eq!(known.len(), 7 * usize::from(resources::RESOURCES));
         assert_eq!(
             known.iter().filter(|key| is_lasting(key)).count(),
-            4 * usize::from(resources::RESOURCES)
+            5 * usize::from(resources::RESOURCES)
         );
         for key in [
             "p:resource:7",
             "p:resource:7#quorlock:token:{p:resource:7}",
             "p:resource:0#quorlock:readers:{p:resource:0}",
             "p:job:27#quorlock:period:{p:job:27}",
+            "p:job:27#quorlock:run:{p:job:27}",
             "p:semaphore:20#quorlock:permit1:{p:semaphore:20}",
             "p:semaphore:20#quorlock:permit1:{p:semaphore:20}#quorlock:token",
         ] {
