@@ -52,7 +52,7 @@ rules! {
     Freed "A released lock is free at once, if nodes and network are healthy (DESIGN, I5).",
     Delivered "The keys of an attempt or a lease are deleted at its end, or soon after an unavailable node has recovered (DESIGN, I5 and I8).",
     Ordered "On a connection, no lock is set or extended after its release, and releases are repeated before new acquires (DESIGN, I8).",
-    Patient "A free lock is acquired, even if the future is rarely polled (DESIGN, section 6).",
+    Patient "A free lock is acquired, even if the future is polled only every 1.9 s (DESIGN, section 6).",
     Adopted "A lease ends when its own client adopts its lock. If another client does, it cannot be extended, and ends soon if nodes push (Redlock::adopt).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
     Bounds "Every call ends within its limit, by the clock of its process (documentation of each method).",

@@ -6,12 +6,15 @@ mod deletion;
 mod ending;
 mod waiting;
 
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::process::{MOST_RUNTIMES, millis, nanos};
 use crate::scenario::Scenario;
 use crate::worker::Worker;
 use quorlock::{Lease, Redlock};
+
+/// A lease that is not polled for 2 s is revoked (DESIGN, section 6).
+const LONGEST_PAUSE: Instant = 19 * S / 10;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SoloCall {
@@ -76,7 +79,10 @@ impl SoloCall {
         let often = |dice: &mut Dice| dice.log_uniform(MS, ttl / 4);
         let runtime = dice.index(MOST_RUNTIMES);
         match dice.below(12) {
-            0 => Self::RarelyPolled { every: often(dice), waits: dice.chance(500) },
+            0 => Self::RarelyPolled {
+                every: often(dice).min(LONGEST_PAUSE),
+                waits: dice.chance(500),
+            },
             1 => Self::Deleted {
                 after: dice.log_uniform(MS, ttl),
                 extensions: u32::try_from(dice.below(3)).expect("few"),
