@@ -76,6 +76,6 @@ impl Observer for Warnings {
 
 /// Returns the options of a scheduled job.
 fn options(period: Duration, takes_over: bool) -> String {
-    let take_over = if takes_over { " --take-over" } else { "" };
-    format!("--every {}{take_over}", format_duration(period))
+    let more = if takes_over { " --take-over" } else { "" };
+    format!("--every {}{more}", format_duration(period))
 }
