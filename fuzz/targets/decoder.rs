@@ -2,6 +2,8 @@
 //! byte is the chunk size minus one; the other bytes are the output.
 #![no_main]
 
+#[path = "../../src/wire/buffer.rs"]
+mod buffer;
 #[allow(dead_code)]
 #[path = "../../src/wire/decoder.rs"]
 mod decoder;
