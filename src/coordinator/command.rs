@@ -65,7 +65,7 @@ impl NodeCommand {
     }
 
     /// Returns true if the reply still counts as a vote, and the command may be sent again on the next connection
-    /// because a second execution changes nothing. An isolated release is sent again without a vote.
+    /// because a second execution has no further effect. An isolated release is sent again without a vote.
     pub(super) fn keeps_vote(&self) -> bool {
         let is_repeatable = self.is_release()
             || self.is_extension()

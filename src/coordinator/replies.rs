@@ -190,7 +190,7 @@ impl Node {
         let mut repeated = Vec::new();
         for mut command in commands {
             let was_alone = command.is_isolated();
-            // A shutdown of this client's runtime shows nothing about the release.
+            // A shutdown of this client's runtime is no sign that the node refuses the release.
             if *failure != NodeFailure::ShutDown {
                 command.handle_unanswered();
             }

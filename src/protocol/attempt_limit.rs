@@ -37,7 +37,7 @@ impl AttemptLimit {
         attempts: usize,
         now: Time,
     ) -> bool {
-        // With few attempts, the replies show nothing about the limit.
+        // Few attempts do not test the limit.
         if attempts <= self.limit / 2 {
             return false;
         }

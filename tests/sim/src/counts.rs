@@ -29,7 +29,7 @@ situations! {
     ForgottenCounter "A job is called again in a period. A node has lost its data since the job's run.",
 }
 
-/// What a run counts: the condition of a rule, or a situation.
+/// A counted event of a run: the condition of a rule, or a situation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The condition of a rule, such as a lease that follows another client's lease.
