@@ -155,6 +155,10 @@ impl Lock {
             if own.is_none() {
                 self.writer = None;
             }
+            // The script may have prolonged the request: other readers may arrive a little later.
+            if mode == "wait" && self.key("waiting").is_some() {
+                self.waiting_until = self.waiting_until.max(self.after(20));
+            }
         } else if mode == "wait" {
             assert!(reply.starts_with("*2\r\n:") || reply.starts_with("*3\r\n:"), "{reply}");
             let left = reply[5..].split('\r').next().and_then(|left| left.parse::<u64>().ok());
@@ -212,8 +216,8 @@ impl Lock {
         let readers_may_wait = self.now < self.waiting_until + 1_000;
         assert!(is_granted || !is_free || readers_may_wait, "a free lock was refused: {reply}");
         if is_granted {
-            let known = self.writer.as_ref().filter(|(it, _)| it == value);
             // A key that holds the value keeps its TTL.
+            let known = self.writer.as_ref().filter(|(it, _)| !is_free && it == value);
             let until = known.map_or(self.after(ttl), |(_, until)| *until);
             self.writer = Some((value.to_owned(), until));
             self.readers.clear();
