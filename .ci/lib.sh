@@ -44,6 +44,7 @@ setup() {
 finish() {
     step "no Redis server is left" no_server_left "$servers_before"
     header "summary"
+    echo "    time      CPU  result  step"
     cat "$summary"
     printf '%6d s in total\n' "$SECONDS"
     if grep -q ' FAILED ' "$summary"; then echo "steps have failed"; exit 1; fi
@@ -56,7 +57,10 @@ header() {
 
 # Runs a step. After a failure, the following steps still run.
 step() {
-    local name=$1 start=$SECONDS result=ok status
+    local name=$1 start=$SECONDS cpu cpu_times cpu_before result=ok status
+    cpu_times=$(mktemp)
+    read_cpu
+    cpu_before=$cpu
     shift
     header "$name"
     # In a subshell, because `set -e` has no effect in a function that is called in a condition.
@@ -66,7 +70,16 @@ step() {
     set -e
     [[ $status -eq 0 ]] || result=FAILED
     printf -- '---- %s: %s, %d s\n' "$name" "$result" $((SECONDS - start))
-    printf '%6d s  %-6s  %s\n' $((SECONDS - start)) "$result" "$name" >>"$summary"
+    read_cpu
+    rm "$cpu_times"
+    printf '%6d s %6d s  %-6s  %s\n' $((SECONDS - start)) $((cpu - cpu_before)) "$result" "$name" >>"$summary"
+}
+
+# Sets `cpu` to the CPU seconds of the ended child processes of this shell. `times` runs in this shell, because a
+# subshell has no ended child processes.
+read_cpu() {
+    times >"$cpu_times"
+    cpu=$(awk -F '[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$cpu_times")
 }
 
 # Runs a function in the background, beside the steps that follow. `join` waits for this function.

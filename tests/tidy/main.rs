@@ -1,4 +1,4 @@
-//! Tests of rules for the source code that the compiler does not check: sizes, names, the order of the modules, import
+//! Tests of rules for the source code that the compiler does not check: names, the order of the modules, import
 //! cycles, and the names of tests in documents. See docs/DESIGN.md, section 2.
 
 mod cycles;
@@ -7,6 +7,5 @@ mod forbidden_identifiers;
 mod imports;
 mod layers;
 mod names;
-mod sizes;
 mod sources;
 mod tokens;
