@@ -1,5 +1,6 @@
 //! Tests of reader-writer locks.
 
+use crate::semaphore::commands;
 use crate::{MAX_TTL, SOON, builder, client, connected, eventually, ms, multi_thread};
 use kit::{Cluster, unless_stalled};
 use quorlock::{AcquireError, ConfigError, DowngradeError, Redlock, ReleaseOutcome, RwLock};
@@ -83,11 +84,11 @@ async fn write_repeatedly(lock: RwLock, inside: Arc<Inside>) {
     }
 }
 
-/// The client sends no more acquires at once than are answered within the node timeout, and a release waits for nodes
-/// that reply to earlier commands.
+/// The nodes reply to most acquires within the node timeout, because the client limits the number of concurrent ones. A
+/// release waits for nodes that reply to earlier commands.
 #[test]
 fn thousands_of_readers_acquire_and_release_at_once() {
-    unless_stalled(ms(10), || multi_thread(2).block_on(read_and_release_at_once()));
+    unless_stalled(ms(50), || multi_thread(2).block_on(read_and_release_at_once()));
 }
 
 async fn read_and_release_at_once() -> Result<(), String> {
@@ -107,9 +108,14 @@ async fn read_and_release_at_once() -> Result<(), String> {
         });
     }
     let released = readers.join_all().await;
+    let sent = commands(&cluster);
     let unknown = released.iter().filter(|it| **it != Ok(ReleaseOutcome::Released)).count();
     eventually("no key is left", || cluster.is_empty()).await;
-    if unknown > 0 { Err(format!("{unknown} of {READERS} outcomes are unknown")) } else { Ok(()) }
+    // The scripts of one reader execute 60 commands on three nodes. Without a limit, acquires are repeated.
+    if unknown == 0 && sent < 90 * READERS as u64 {
+        return Ok(());
+    }
+    Err(format!("{unknown} of {READERS} outcomes are unknown, the nodes executed {sent} commands"))
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn all_of_1000_permits_can_be_held() {
 }
 
 /// Returns the number of commands that the servers have executed, including those of scripts.
-fn commands(cluster: &Cluster) -> u64 {
+pub(crate) fn commands(cluster: &Cluster) -> u64 {
     let count = |server: &Server| {
         let info: String = redis::from_redis_value(server.cmd(&["INFO", "stats"])).expect("text");
         let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));

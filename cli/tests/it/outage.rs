@@ -28,7 +28,10 @@ const WAITS: [&[&str]; 8] = [
 fn assert_all_waits_end(session: &ShellSession, reason: &str) {
     let ended: Vec<Ended> = thread::scope(|scope| {
         let all: Vec<_> = WAITS.iter().map(|wait| scope.spawn(|| session.execute(wait))).collect();
-        all.into_iter().map(|one| one.join().expect("it ends")).collect()
+        let ended = |(one, wait): (thread::ScopedJoinHandle<'_, Ended>, _)| {
+            one.join().unwrap_or_else(|_| panic!("{wait:?} does not end with {reason:?}"))
+        };
+        all.into_iter().zip(WAITS).map(ended).collect()
     });
     for (wait, Ended { code, out, err }) in WAITS.iter().zip(ended) {
         assert_eq!((code, &*out), (69, ""), "{wait:?}: {err}");
@@ -119,6 +122,7 @@ fn quiet_waits_report_a_long_outage_once_and_no_contention() {
     let (contended, mut failing) = (start(&session), start(&outage));
     let begun = Instant::now();
     for (running, wait) in failing.iter_mut().zip(&quiet) {
+        println!("{wait:?}");
         let line = running.error_line();
         assert!(begun.elapsed() >= Duration::from_secs(25), "{wait:?}: {line}");
         assert!(line.contains("waiting (3"), "{wait:?}: {line}");

@@ -9,30 +9,62 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// The time limit for events without a specific deadline.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
+/// The time limit for a line. A quiet wait prints its first line after 30 s.
+const LINE_LIMIT: Duration = Duration::from_secs(180);
+
+/// A pipe from a process. `None` after a line did not arrive in time.
+struct Pipe<R>(Option<BufReader<R>>);
+
+impl<R: Read + Send + 'static> Pipe<R> {
+    fn of(pipe: R) -> Self {
+        Self(Some(BufReader::new(pipe)))
+    }
+
+    /// Returns the next line, which is empty at the end of the stream. Panics after [`LINE_LIMIT`].
+    #[track_caller]
+    fn line(&mut self) -> String {
+        let mut reader = self.0.take().expect("the line before arrived in time");
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("text");
+            let _ = sender.send((reader, line));
+        });
+        let read = receiver.recv_timeout(LINE_LIMIT);
+        let (reader, line) =
+            read.unwrap_or_else(|error| panic!("no line in {LINE_LIMIT:?}: {error}"));
+        self.0 = Some(reader);
+        line
+    }
+
+    fn rest(&mut self) -> String {
+        let (mut text, pipe) = (String::new(), self.0.as_mut());
+        pipe.expect("each line arrived in time").read_to_string(&mut text).expect("text");
+        text
+    }
+}
+
 /// A running `quorlock` process. Dropping a `Running` kills the process, and the kernel then kills the guarded command.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    stdout: Pipe<ChildStdout>,
+    stderr: Pipe<ChildStderr>,
 }
 
 impl Running {
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdin, stdout, stderr }) = Child::spawn(command);
-        Self {
-            child,
-            stdin: Some(stdin),
-            stdout: BufReader::new(stdout),
-            stderr: BufReader::new(stderr),
-        }
+        Self { child, stdin: Some(stdin), stdout: Pipe::of(stdout), stderr: Pipe::of(stderr) }
     }
 
     pub(crate) fn send(&self, signal: Signal) {
@@ -60,29 +92,25 @@ impl Running {
         self.stdin = None;
     }
 
+    #[track_caller]
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("text");
-        line
+        self.stdout.line()
     }
 
+    #[track_caller]
     pub(crate) fn json_line(&mut self) -> Value {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
+    #[track_caller]
     pub(crate) fn error_line(&mut self) -> String {
-        let mut line = String::new();
-        self.stderr.read_line(&mut line).expect("text");
-        line
+        self.stderr.line()
     }
 
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let code = self.child.wait(2 * SOON).expect("it ends");
-        let (mut out, mut err) = (String::new(), String::new());
-        self.stdout.read_to_string(&mut out).expect("text");
-        self.stderr.read_to_string(&mut err).expect("text");
-        Ended { out, err, code }
+        Ended { out: self.stdout.rest(), err: self.stderr.rest(), code }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -37,7 +37,9 @@ impl Ended {
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdout, stderr, .. }) = Child::spawn(command);
         let [out, err] = [collect(stdout), collect(stderr)];
-        let code = child.wait(LIMIT).expect("it ends");
+        let code = child.wait(LIMIT).unwrap_or_else(|| {
+            panic!("{:?} runs for more than {LIMIT:?}", command.get_args().collect::<Vec<_>>())
+        });
         let text = |read: thread::JoinHandle<String>| read.join().expect("UTF-8");
         Self { out: text(out), err: text(err), code }
     }
