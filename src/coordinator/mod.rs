@@ -69,6 +69,8 @@ mod close_tests;
 #[cfg(test)]
 mod extension_tests;
 #[cfg(test)]
+mod guard_tests;
+#[cfg(test)]
 mod lease_tests;
 #[cfg(all(test, quorlock_loom))]
 mod loom_tests;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn fenced(names: &[&str]) -> AcquireRequest {
+pub(super) fn fenced(names: &[&str]) -> AcquireRequest {
     let keys = keys(names);
     let counters = CounterKeys::for_keys(&keys, ttl(600 * SECOND));
     AcquireRequest { counters: Some(Arc::new(counters.expect("plain keys"))), ..request(names) }
