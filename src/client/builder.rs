@@ -209,7 +209,8 @@ impl Builder {
         self
     }
 
-    /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()`.
+    /// Runs all connections on the runtime of `handle`, which must have been built with `enable_all()` or
+    /// `enable_io()`.
     ///
     /// Default: the connections run on the tokio runtime in which the client is first used. If that runtime shuts down,
     /// is blocked or is not driven, the client reconnects on another runtime that uses the client. If the client is

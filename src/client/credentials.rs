@@ -51,8 +51,8 @@ impl Builder {
     /// - **The [connect timeout](Self::connect_timeout) includes the call to `ask`**: a call that takes longer is
     ///   dropped, and the connection attempt fails. The client calls `ask` concurrently for all nodes, and again after
     ///   each failure, so cache results that are expensive to obtain. `ask` may block: it runs on a thread for blocking
-    ///   code, in the context of the runtime of the connections. A call that blocks for longer than the timeout keeps
-    ///   its thread, and each node occupies at most two such threads.
+    ///   code, in the context of the runtime of the connections, which needs timers only if `ask` uses them. A call
+    ///   that blocks for longer than the timeout keeps its thread, and each node occupies at most two such threads.
     pub fn credentials<F, Fut, C, E>(mut self, ask: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

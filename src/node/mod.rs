@@ -21,6 +21,6 @@ pub(crate) use pool::Pool;
 pub use runtime::NoRuntime;
 pub(crate) use runtime::Unready;
 #[cfg(feature = "test-util")]
-pub(crate) use runtime::{Driver, missing_driver};
+pub(crate) use runtime::{Driver, has_driver};
 pub(crate) use shield::shield;
 pub(crate) use target::{Node, Timings};

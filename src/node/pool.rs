@@ -2,7 +2,7 @@
 
 use super::environment::Environment;
 use super::own_runtime::own_runtime;
-use super::runtime::{NoRuntime, missing_driver};
+use super::runtime::{Driver, NoRuntime, has_driver};
 use super::target::Node;
 use crate::observe::Observers;
 use crate::random::Random;
@@ -51,13 +51,13 @@ impl Pool {
     }
 
     /// Returns the runtime for the client's tasks. A pinned client uses only its pinned runtime. Any other client uses
-    /// the current runtime if it has all drivers, and otherwise the library's own runtime. A blocking client never uses
-    /// the current runtime. Also ensures that the client's alarms will fire.
+    /// the current runtime if it has an I/O driver, and otherwise the library's own runtime. A blocking client never
+    /// uses the current runtime. Also ensures that the client's alarms will fire.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
         self.clock().start().map_err(NoRuntime::refused)?;
         // A simulated client has its own timers and streams, so its runtime needs no drivers.
         let is_simulated = self.environment.is_simulated();
-        let can_serve = |runtime: &Handle| is_simulated || missing_driver(runtime).is_none();
+        let can_serve = |runtime: &Handle| is_simulated || has_driver(runtime, Driver::Io);
         if let Some(pinned) = &self.pinned {
             let usable = Some(pinned.clone()).filter(can_serve);
             return usable.ok_or(NoRuntime::MissingDriver);

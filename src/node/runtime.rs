@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+#[cfg(feature = "test-util")]
 use std::time::Duration;
 use thiserror::Error;
 use tokio::runtime::{Handle, Id};
@@ -13,6 +14,7 @@ use tokio::runtime::{Handle, Id};
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Driver {
     Io,
+    #[cfg(feature = "test-util")]
     Time,
 }
 
@@ -24,8 +26,9 @@ pub enum NoRuntime {
     /// other runtime.
     #[error("the tokio runtime was shut down")]
     ShutDown,
-    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was built without `enable_all()`.
-    #[error("the runtime of Builder::runtime() was built without enable_all()")]
+    /// The runtime that was set with [`Builder::runtime`](crate::Builder::runtime) was built without `enable_all()`
+    /// or `enable_io()`.
+    #[error("the runtime of Builder::runtime() has no I/O driver: build it with enable_all()")]
     MissingDriver,
     /// The system refused to start a thread, or to open a descriptor, that the client needs. The next call tries again.
     #[error("the system refused a thread or a descriptor: {message}")]
@@ -58,42 +61,40 @@ static LACKING: Mutex<Vec<(Id, Driver)>> = Mutex::new(Vec::new());
 const MAX_LACKING: usize = 64;
 
 thread_local! {
-    /// The runtime that this thread last found to have all drivers.
-    static SOUND: Cell<Option<Id>> = const { Cell::new(None) };
+    /// The runtime and the driver that this thread last found in it.
+    static FOUND: Cell<Option<(Id, Driver)>> = const { Cell::new(None) };
 }
 
-/// Returns a driver that `runtime` was built without, or `None` if `runtime` has all drivers.
-pub(crate) fn missing_driver(runtime: &Handle) -> Option<Driver> {
-    let id = runtime.id();
-    if SOUND.get() == Some(id) {
-        return None;
+/// Returns true if `runtime` has `driver`. The library itself needs no driver for time, because it has its own timer
+/// thread.
+pub(crate) fn has_driver(runtime: &Handle, driver: Driver) -> bool {
+    let asked = (runtime.id(), driver);
+    if FOUND.get() == Some(asked) {
+        return true;
     }
-    let known =
-        lock(&LACKING).iter().find(|(lacking, _)| *lacking == id).map(|(_, driver)| *driver);
-    let missing = known.or_else(|| probe(runtime));
-    match missing {
-        None => SOUND.set(Some(id)),
-        Some(missing) if known.is_none() => {
-            let mut lacking = lock(&LACKING);
-            lacking.push((id, missing));
-            if lacking.len() > MAX_LACKING {
-                lacking.remove(0);
-            }
+    if lock(&LACKING).contains(&asked) {
+        return false;
+    }
+    let is_found = probe(runtime, driver);
+    if is_found {
+        FOUND.set(Some(asked));
+    } else {
+        let mut lacking = lock(&LACKING);
+        lacking.push(asked);
+        if lacking.len() > MAX_LACKING {
+            lacking.remove(0);
         }
-        Some(_) => {}
     }
-    missing
+    is_found
 }
 
-fn probe(runtime: &Handle) -> Option<Driver> {
+fn probe(runtime: &Handle, driver: Driver) -> bool {
     let _entered = runtime.enter();
-    // Only the first missing driver is reported.
-    let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
-    if !has_time {
-        return Some(Driver::Time);
+    match driver {
+        Driver::Io => catch_unwind(AssertUnwindSafe(register)).is_ok(),
+        #[cfg(feature = "test-util")]
+        Driver::Time => catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok(),
     }
-    let has_io = catch_unwind(AssertUnwindSafe(register)).is_ok();
-    (!has_io).then_some(Driver::Io)
 }
 
 /// Registers a socket with the current runtime. Panics if the runtime has no I/O driver. Ignores other failures,

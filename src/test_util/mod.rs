@@ -12,7 +12,7 @@ mod world;
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
 use crate::client::{Builder, Inner, Redlock};
-use crate::node::{Driver, missing_driver};
+use crate::node::{Driver, has_driver};
 use crate::random::Random;
 use crate::time::{self, machine, timer};
 use shifted::ShiftedClock;
@@ -218,5 +218,5 @@ pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String
 
 /// Returns true if the timers of `runtime` are enabled.
 pub fn has_timers(runtime: &Handle) -> bool {
-    missing_driver(runtime) != Some(Driver::Time)
+    has_driver(runtime, Driver::Time)
 }

@@ -2,18 +2,25 @@
 
 use crate::{SOON, builder, client, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, ClientError, Lease, NoRuntime, ReleaseOutcome};
+use quorlock::{AcquireError, ClientError, Lease, Loss, NoRuntime, ReleaseOutcome};
 use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-fn without_drivers() -> [Runtime; 3] {
-    let build = |builder: &mut Builder| builder.build().expect("a runtime");
-    [
-        build(&mut Builder::new_current_thread()),
-        build(Builder::new_current_thread().enable_io()),
-        build(Builder::new_current_thread().enable_time()),
-    ]
+fn build(builder: &mut Builder) -> Runtime {
+    builder.build().expect("a runtime")
+}
+
+fn without_io() -> [Runtime; 2] {
+    [build(&mut Builder::new_current_thread()), build(Builder::new_current_thread().enable_time())]
+}
+
+fn without_timers() -> Runtime {
+    build(Builder::new_current_thread().enable_io())
+}
+
+fn without_drivers() -> impl Iterator<Item = Runtime> {
+    without_io().into_iter().chain([without_timers()])
 }
 
 /// Runs `future` on `runtime` from a separate thread. Panics if the future panics.
@@ -22,13 +29,13 @@ fn run<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T 
 }
 
 #[test]
-fn client_pinned_to_a_driverless_runtime_reports_no_runtime() {
+fn client_pinned_to_a_runtime_without_io_reports_no_runtime() {
     let cluster = Cluster::start(3);
-    for runtime in without_drivers() {
+    for runtime in without_io() {
         let pinned =
             builder(&cluster).runtime(runtime.handle().clone()).build().expect("valid settings");
         let acquired = multi_thread(1).block_on(pinned.try_acquire("r").into_future());
-        let refused = acquired.expect_err("the given runtime has no drivers");
+        let refused = acquired.expect_err("the given runtime has no I/O");
         let reason = NoRuntime::MissingDriver;
         assert_eq!(refused, AcquireError::NoRuntime { reason: reason.clone() });
         assert!(refused.to_string().contains("enable_all()"), "{refused}");
@@ -39,6 +46,23 @@ fn client_pinned_to_a_driverless_runtime_reports_no_runtime() {
         assert!(run(&runtime, pinned.release_all()).is_empty());
         run(&runtime, pinned.close()).expect("no release is pending");
     }
+    assert!(cluster.is_empty());
+}
+
+#[test]
+fn client_pinned_to_a_runtime_without_timers_works() {
+    let cluster = Cluster::start(3);
+    let runtime = without_timers();
+    let pinned = builder(&cluster).runtime(runtime.handle().clone()).ttl(ms(3_000));
+    let pinned = pinned.build().expect("valid settings");
+    run(&runtime, async {
+        let kept = pinned.acquire("kept").auto_extend(SOON * 3).await.expect("the lock is free");
+        let short = pinned.acquire("short").await.expect("the lock is free");
+        assert_eq!(short.lost().await, Loss::Expired);
+        assert!(kept.is_valid(), "{:?}", kept.loss());
+        assert_eq!(kept.release().await, Ok(ReleaseOutcome::Released));
+        pinned.close().await.expect("nodes are up");
+    });
     assert!(cluster.is_empty());
 }
 
