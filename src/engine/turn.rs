@@ -117,6 +117,9 @@ impl Io {
         task: Option<&TurnTask<'_>>,
     ) -> bool {
         self.open.iter_mut().for_each(OpenConnection::begin_turn);
+        if task.is_some() {
+            self.open.iter_mut().for_each(|connection| connection.stream.restore_notifications());
+        }
         let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
         loop {
             let mut has_more = self.write(cx);

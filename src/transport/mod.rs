@@ -46,6 +46,14 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     fn read_directly(&mut self, is_direct: bool) {
         let _ = is_direct;
     }
+
+    /// If a direct read has returned bytes, registers the stream with the runtime again, because the runtime may no
+    /// longer notice bytes: a forked child that drops its copy of the stream removes the stream from the epoll instance
+    /// that it shares with its parent. The next read must follow before the task waits. The caller must be a task of
+    /// the stream's runtime.
+    ///
+    /// The default implementation ignores the call.
+    fn restore_notifications(&mut self) {}
 }
 
 #[cfg(test)]

@@ -17,11 +17,13 @@ use tokio_rustls::client::TlsStream;
 pub(super) struct Socket<S> {
     inner: S,
     is_direct: bool,
+    /// Whether a direct read has returned bytes since the socket was registered with the runtime.
+    has_read_directly: bool,
 }
 
 impl<S> Socket<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, is_direct: false }
+        Self { inner, is_direct: false, has_read_directly: false }
     }
 
     #[cfg(test)]
@@ -34,13 +36,20 @@ impl<S> Socket<S> {
 }
 
 /// Access to the operating system's socket, which is nonblocking.
-pub(super) trait System {
+pub(super) trait System: Sized {
     fn system(&self) -> SockRef<'_>;
+
+    /// Registers the socket with the current runtime, under another file descriptor.
+    fn registered_again(&self) -> io::Result<Self>;
 }
 
 impl System for TcpStream {
     fn system(&self) -> SockRef<'_> {
         SockRef::from(self)
+    }
+
+    fn registered_again(&self) -> io::Result<Self> {
+        Self::from_std(self.system().try_clone()?.into())
     }
 }
 
@@ -48,6 +57,10 @@ impl System for TcpStream {
 impl System for UnixStream {
     fn system(&self) -> SockRef<'_> {
         SockRef::from(self)
+    }
+
+    fn registered_again(&self) -> io::Result<Self> {
+        Self::from_std(self.system().try_clone()?.into())
     }
 }
 
@@ -63,7 +76,10 @@ impl<S: AsyncRead + System + Unpin> AsyncRead for Socket<S> {
             return polled;
         }
         match (&*self.inner.system()).read(buffer.initialize_unfilled()) {
-            Ok(count) => buffer.advance(count),
+            Ok(count) => {
+                buffer.advance(count);
+                self.has_read_directly |= count > 0;
+            }
             Err(error)
                 if matches!(
                     error.kind(),
@@ -112,12 +128,25 @@ impl<S: AsyncRead + AsyncWrite + System + Send + Unpin> Stream for Socket<S> {
     fn read_directly(&mut self, is_direct: bool) {
         self.is_direct = is_direct;
     }
+
+    fn restore_notifications(&mut self) {
+        // After a failure, for example because descriptors are exhausted, the next call tries again.
+        if self.has_read_directly
+            && let Ok(inner) = self.inner.registered_again()
+        {
+            (self.inner, self.has_read_directly) = (inner, false);
+        }
+    }
 }
 
 #[cfg(feature = "tls-rustls")]
 impl Stream for TlsStream<Socket<TcpStream>> {
     fn read_directly(&mut self, is_direct: bool) {
         self.get_mut().0.read_directly(is_direct);
+    }
+
+    fn restore_notifications(&mut self) {
+        self.get_mut().0.restore_notifications();
     }
 }
 
@@ -154,6 +183,8 @@ mod tests {
 
         // After direct reads, the runtime must still notice new bytes.
         stream.read_directly(false);
+        stream.restore_notifications();
+        assert!(!stream.has_read_directly, "the socket is registered again");
         let writer = std::thread::spawn(move || peer.write_all(b"-ERR").map(|()| peer));
         let mut read = [0; 4];
         stream.read_exact(&mut read).await.expect("four bytes");

@@ -90,6 +90,7 @@ mod tampering;
 #[cfg(feature = "rustls-0-23")]
 mod tls;
 mod transport;
+mod unreported_replies;
 mod using;
 mod validity;
 mod variables;
