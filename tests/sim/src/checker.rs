@@ -206,6 +206,12 @@ impl CheckerState {
         self.met(situation);
     }
 
+    /// Returns true if a lease of `resource` that began before `at` is valid.
+    pub(crate) fn is_held_since(&self, resource: usize, at: Instant) -> bool {
+        let mut held = self.held.get(&resource).into_iter().flatten();
+        held.any(|it| it.begun < at && it.lease.is_valid())
+    }
+
     /// Records that the writer has become a reader.
     pub(crate) fn handle_downgrade(&mut self, id: HeldId) {
         let held = self.held.values_mut().flatten().filter(|held| held.id == id);

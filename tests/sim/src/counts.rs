@@ -26,6 +26,7 @@ situations! {
     ForgottenReader "A client tries to write while a reader's lease is valid. A node has lost its data since that lease began.",
     ForgottenWriter "A client tries to read or write while a writer's lease is valid. A node has lost its data since that lease began.",
     ForgottenPermit "A client tries to acquire a permit while another lease of the semaphore is valid. A node has lost its data since that lease began.",
+    SteppedLock "A client tries to acquire or write while another lease of the lock is valid. A node's clock has stepped forward since that lease began.",
     ForgottenCounter "A job is called again in a period. A node has lost its data since the job's run.",
 }
 

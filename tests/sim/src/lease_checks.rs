@@ -2,6 +2,7 @@
 
 use crate::call::Lock;
 use crate::clock::{Instant, MS};
+use crate::counts::Situation;
 use crate::ledger::Commit;
 use crate::readers::Access;
 use crate::rule::Rule;
@@ -55,12 +56,24 @@ impl Worker {
         resources.iter().map(commit).collect()
     }
 
-    /// Counts an attempt to acquire a lock of which a node may have forgotten a valid lease.
+    /// Counts an attempt to acquire a lock of which a node may have forgotten a valid lease, or may
+    /// let it expire early.
     pub(crate) fn count_attempt(&self, lock: &Lock) {
-        let wiped = self.shared.lock().nodes.iter().filter_map(|node| node.wiped).max();
-        let Some(wiped) = wiped else { return };
+        let (wiped, stepped) = {
+            let nodes = &self.shared.lock().nodes;
+            let steps = nodes.iter().filter_map(|node| node.last_step);
+            let ahead = steps.filter_map(|(at, is_ahead)| is_ahead.then_some(at)).max();
+            (nodes.iter().filter_map(|node| node.wiped).max(), ahead)
+        };
         let (mut state, is_reader) = (self.checker.state(), lock.access == Access::Read);
-        lock.resources.iter().for_each(|it| state.count_attempt(*it, is_reader, wiped));
+        for resource in &lock.resources {
+            if let Some(wiped) = wiped {
+                state.count_attempt(*resource, is_reader, wiped);
+            }
+            if stepped.is_some_and(|at| !is_reader && state.is_held_since(*resource, at)) {
+                state.met(Situation::SteppedLock);
+            }
+        }
     }
 
     /// Checks that an acquire ignored only the votes of nodes that restarted or were flushed

@@ -43,6 +43,9 @@ pub(crate) struct Pipe {
 
 pub(crate) struct Connection {
     pub(crate) process: usize,
+    client: u64,
+    /// The client's runtime whose shutdown closes the connection.
+    runtime: usize,
     pub(crate) node: usize,
     pub(crate) end: StreamEnd,
     /// The last turn of the scheduler in which the client has read, and the number of bytes that it
@@ -73,8 +76,11 @@ impl Core {
         self.check_pace(process, node);
         self.check_pace_of_minute(process, client, address);
         let connection = self.connections.len();
+        let runtime = self.processes[process].runtime_states.running();
         self.connections.push(Connection {
             process,
+            client,
+            runtime,
             node,
             read: (0, 0),
             end: StreamEnd::new(Phase::Connecting),
@@ -85,6 +91,14 @@ impl Core {
         });
         self.send(connection, Way::ToNode, Packet::Open);
         connection
+    }
+
+    /// Returns true if a shutdown of `runtime` closes connections of the client.
+    pub(crate) fn is_connected_on(&self, process: usize, client: u64, runtime: usize) -> bool {
+        self.connections.iter().any(|it| {
+            (it.process, it.client, it.runtime) == (process, client, runtime)
+                && it.end.phase == Phase::Open
+        })
     }
 
     /// Checks that a client pauses before it connects to an unreachable node again.

@@ -220,15 +220,15 @@ impl Worker {
     pub(crate) fn expect_refusal(&self) {
         let mut context = Context::from_waker(Waker::noop());
         let refused = pin!(self.redlock.try_acquire("r0")).poll(&mut context);
-        if !matches!(refused, Poll::Ready(Err(AcquireError::Closed))) {
-            let how = format!("an acquire of a closed client returned {refused:?}");
-            self.checker.state().violated(Rule::Closes, how);
-        }
+        let is_refused = matches!(refused, Poll::Ready(Err(AcquireError::Closed)));
+        self.checker.state().check(Rule::Closes, is_refused, || {
+            format!("an acquire of a closed client returned {refused:?}")
+        });
         let refused = pin!(self.redlock.status("r0")).poll(&mut context);
-        if !matches!(refused, Poll::Ready(Err(ClientError::Closed))) {
-            let how = format!("status() of a closed client returned {refused:?}");
-            self.checker.state().violated(Rule::Closes, how);
-        }
+        let is_refused = matches!(refused, Poll::Ready(Err(ClientError::Closed)));
+        self.checker.state().check(Rule::Closes, is_refused, || {
+            format!("status() of a closed client returned {refused:?}")
+        });
     }
 
     pub(crate) fn inspect(&self, shown: &impl std::fmt::Debug) {

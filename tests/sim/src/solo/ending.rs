@@ -50,19 +50,19 @@ impl Worker {
                     call.await
                 }
             };
+            if self.was_prompt_since(begun) {
+                self.checker.state().check(Rule::Closes, result.is_ok(), || {
+                    format!("p{}: close() failed on healthy nodes: {result:?}", self.process)
+                });
+            }
             if result.is_ok() {
                 closer.check_pending_work();
-            } else if self.was_prompt_since(begun) {
-                let how = format!("p{}: close() failed on healthy nodes: {result:?}", self.process);
-                self.checker.state().violated(Rule::Closes, how);
             }
-            // A closed acquire has deleted its keys before `close()` returns.
-            let left = self.shared.lock().count_nodes_with_key(&own);
-            (result.is_ok(), holder.is_none() && left > 0)
+            (result.is_ok(), self.shared.lock().count_nodes_with_key(&own))
         };
         // An acquire that is waiting must return when its client is closed.
         let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
-        let ((is_closed, is_left), won) = match early {
+        let ((is_closed, left), won) = match early {
             Some(won) => (close.await, won),
             None => self.timed("an acquire of a closed client", bound, join(close, acquire)).await,
         };
@@ -72,15 +72,16 @@ impl Worker {
         drop(seen);
         let mut state = self.checker.state();
         match won {
-            Ok(lease) if lease.is_valid() => {
-                let how = format!("p{}: {own} is held after the close", self.process);
-                state.violated(Rule::Closes, how);
+            Ok(lease) => state.check(Rule::Closes, !lease.is_valid(), || {
+                format!("p{}: {own} is held after the close", self.process)
+            }),
+            // A closed acquire has deleted its keys before `close()` returns.
+            Err(AcquireError::Closed) if is_closed && holder.is_none() => {
+                state.check(Rule::Closes, left == 0, || {
+                    format!("p{}: a closed acquire left the key {own}", self.process)
+                });
             }
-            Err(AcquireError::Closed) if is_closed && is_left => {
-                let how = format!("p{}: a closed acquire left the key {own}", self.process);
-                state.violated(Rule::Closes, how);
-            }
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
 
@@ -131,23 +132,20 @@ impl Worker {
                 this.use_client_here().await;
             }
             let begun = this.now();
+            let loses_connections = ends.is_some() && this.is_connected_on(home);
             match ends {
                 None => this.hold_up(home, lasting),
                 Some(after) => this.stop_polling(home, after),
             }
             if let Some(after) = ends.filter(|_| is_served) {
                 this.sleep(after + MS).await;
-                this.extend_elsewhere(&lease, home, begun).await;
+                this.extend_elsewhere(&lease, home, begun, loses_connections).await;
             }
             let sent = this.now();
             let released = lease.release().await;
-            let is_told = released.is_ok() || ends.is_none() || this.lost_a_runtime_since(sent);
-            let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
-            if this.is_prompt && stalled == 0 {
-                this.checker.state().check(Rule::Elsewhere, is_told, || {
-                    let process = this.process;
-                    format!("p{process}: {own} was released on another runtime: {released:?}")
-                });
+            if ends.is_some() && !this.is_disturbed(home, begun, sent) {
+                let what = format!("{own} was released on another runtime: {released:?}");
+                this.check_elsewhere(released.is_ok(), loses_connections, &what);
             }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
             this.sleep(left).await;
@@ -161,15 +159,40 @@ impl Worker {
 
     /// Extends a lease whose runtime was shut down. Checks that the command is sent from another
     /// runtime.
-    async fn extend_elsewhere(&self, lease: &Lease, home: usize, begun: Instant) {
+    async fn extend_elsewhere(
+        &self,
+        lease: &Lease,
+        home: usize,
+        begun: Instant,
+        lost_connections: bool,
+    ) {
         let sent = self.now();
         let extended = lease.extend(millis(self.times.ttl_ms)).await;
-        let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
-        let is_disturbed = !self.is_prompt || stalled > 0 || self.lost_a_runtime_since(sent);
-        if extended.is_err() && lease.loss().is_none() && !is_disturbed {
-            let how = format!("p{}: extended on another runtime: {extended:?}", self.process);
-            self.checker.state().violated(Rule::Elsewhere, how);
+        if lease.loss().is_none() && !self.is_disturbed(home, begun, sent) {
+            let what = format!("extended on another runtime: {extended:?}");
+            self.check_elsewhere(extended.is_ok(), lost_connections, &what);
         }
+    }
+
+    /// Returns true if a command that was sent at `sent` may fail because tasks are delayed, or
+    /// because a runtime was shut down after `sent`. The runtime `home` is not polled since `begun`.
+    fn is_disturbed(&self, home: usize, begun: Instant, sent: Instant) -> bool {
+        let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
+        !self.is_prompt || stalled > 0 || self.lost_a_runtime_since(sent)
+    }
+
+    /// Checks that a command after the shutdown of a runtime succeeds. Only a client that has lost
+    /// connections to the shutdown meets the condition of the rule.
+    fn check_elsewhere(&self, is_kept: bool, lost_connections: bool, what: &str) {
+        let mut state = self.checker.state();
+        state.counts.add(Rule::Elsewhere, u64::from(lost_connections));
+        if !is_kept {
+            state.violated(Rule::Elsewhere, format!("p{}: {what}", self.process));
+        }
+    }
+
+    fn is_connected_on(&self, runtime: usize) -> bool {
+        self.shared.lock().is_connected_on(self.process, self.client, runtime)
     }
 
     fn stop_polling(&self, runtime: usize, after: Instant) {

@@ -20,17 +20,17 @@ impl Worker {
         };
         let won = self.rarely_polled(every, acquire).await;
         self.inspect(&won);
-        self.checker.state().met(Rule::Patient);
+        // A single attempt fails if this process reads the replies only after the node timeout.
+        let may_fail = self.stalled_since(begun) > 0 || !waits && !self.is_prompt;
+        if !may_fail {
+            self.checker.state().check(Rule::Patient, won.is_ok(), || {
+                let (process, error) = (self.process, won.as_ref().err());
+                format!("p{process} is polled every {} ms: {error:?}", every / MS)
+            });
+        }
         match won {
             Ok(lease) => drop(lease.release().await),
-            // A single attempt fails if this process reads the replies only after the node timeout.
-            Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
-                self.log(format_args!("refused: {error}"));
-            }
-            Err(error) => {
-                let how = format!("p{} is polled every {} ms: {error}", self.process, every / MS);
-                self.checker.state().violated(Rule::Patient, how);
-            }
+            Err(error) => self.log(format_args!("refused: {error}")),
         }
     }
 
@@ -150,21 +150,20 @@ impl Worker {
         }
         let next = async || {
             let acquire = self.redlock.acquire(&own).wait(wait);
-            match self.within(5 * S + self.slack, acquire).await {
-                Some(Ok(lease)) => drop(lease.release().await),
-                Some(Err(_)) | None if self.stalled_since(begun) > 0 => {}
-                Some(Err(error)) => self.report_starved(&own, &error.to_string()),
-                None => self.report_starved(&own, "still waiting"),
+            let acquired = self.within(5 * S + self.slack, acquire).await;
+            if self.stalled_since(begun) == 0 {
+                let is_acquired = matches!(acquired, Some(Ok(_)));
+                self.checker.state().check(Rule::Patient, is_acquired, || {
+                    let process = self.process;
+                    format!("p{process}: {own}: queued behind an unpolled waiter: {acquired:?}")
+                });
+            }
+            if let Some(Ok(lease)) = acquired {
+                drop(lease.release().await);
             }
         };
         let all = (0..others).map(|_| next());
         futures::future::join_all(all).await;
         drop(first);
-    }
-
-    fn report_starved(&self, own: &str, how: &str) {
-        let how =
-            format!("p{}: {own}: queued behind a waiter that is not polled: {how}", self.process);
-        self.checker.state().violated(Rule::Patient, how);
     }
 }
