@@ -45,23 +45,39 @@ pub(super) struct OpenConnection {
     pub(super) budget: usize,
     /// Whether the socket is read directly, without waiting until the runtime reports it as readable.
     pub(super) is_direct: bool,
+    /// Whether the socket was read directly since the last turn of the task.
+    was_direct: bool,
     pub(super) yields: u32,
 }
 
 impl OpenConnection {
     pub(super) fn new(id: ConnectionId, stream: ProcessBound<Box<dyn Stream>>) -> Self {
-        let (unsent, budget) = (Vec::new(), MAX_READ);
-        Self { id, stream, unsent, is_set_up: false, budget, is_direct: false, yields: 0 }
+        Self {
+            id,
+            stream,
+            unsent: Vec::new(),
+            is_set_up: false,
+            budget: MAX_READ,
+            is_direct: false,
+            was_direct: false,
+            yields: 0,
+        }
     }
 
-    pub(super) fn begin_turn(&mut self) {
+    /// Prepares the connection for a turn of the task or of the timer thread. Only the task runs on the runtime with
+    /// which the stream is registered.
+    pub(super) fn begin_turn(&mut self, is_task: bool) {
         self.budget = MAX_READ;
         self.read_directly(false);
+        if is_task && std::mem::take(&mut self.was_direct) {
+            self.stream.restore_notifications();
+        }
     }
 
     pub(super) fn read_directly(&mut self, is_direct: bool) {
         if self.is_direct != is_direct {
             self.is_direct = is_direct;
+            self.was_direct |= is_direct;
             self.stream.read_directly(is_direct);
         }
     }

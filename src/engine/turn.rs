@@ -116,10 +116,7 @@ impl Io {
         cx: &mut Context<'_>,
         task: Option<&TurnTask<'_>>,
     ) -> bool {
-        self.open.iter_mut().for_each(OpenConnection::begin_turn);
-        if task.is_some() {
-            self.open.iter_mut().for_each(|connection| connection.stream.restore_notifications());
-        }
+        self.open.iter_mut().for_each(|connection| connection.begin_turn(task.is_some()));
         let thread = if task.is_some() { Thread::Turn } else { Thread::Timer };
         loop {
             let mut has_more = self.write(cx);

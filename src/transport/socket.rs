@@ -130,7 +130,8 @@ impl<S: AsyncRead + AsyncWrite + System + Send + Unpin> Stream for Socket<S> {
     }
 
     fn restore_notifications(&mut self) {
-        // After a failure, for example because descriptors are exhausted, the next call tries again.
+        // After a failure, for example because descriptors are exhausted, the call after the next direct read tries
+        // again.
         if self.has_read_directly
             && let Ok(inner) = self.inner.registered_again()
         {
