@@ -51,6 +51,7 @@ compose-test: ## lock across the containers of docker-compose.yml while they are
 sim: ## simulate complete clients and model nodes: SEEDS runs of each mode
 	$(WITH) cargo build --release --quiet $(or $(BUILD),-p quorlock-sim)
 	$(DIR)/release/quorlock-sim --seeds $(or $(SEEDS),2000) $(ARGS)
+	cargo test --release --quiet $(or $(BUILD),-p quorlock-sim) --test modes
 
 SECONDS ?= 120
 SEED ?= 7

@@ -21,15 +21,17 @@ const INTERNAL: [&str; 5] = [
     "::assert_fields_are_eq(",
 ];
 
-fn rustdoc_json(dir: &Path, package: &str, flags: &[&str]) -> PathBuf {
+/// Builds the documentation of the workspace as JSON, and returns its directory. The same packages and features as in
+/// `make doc`, so that both builds share the dependencies.
+fn rustdoc_json(dir: &Path) -> PathBuf {
     let root = dir.join("../..");
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustdoc", "--quiet", "--package", package, "--lib", "--all-features"]);
+    cargo.args(["doc", "--quiet", "--workspace", "--no-deps", "--all-features"]);
     cargo.arg("--target-dir").arg(&target);
-    cargo.args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"]);
-    cargo.args(flags);
+    let flags = "-Zunstable-options --output-format=json --cap-lints=allow";
+    cargo.env("RUSTDOCFLAGS", flags).env("RUSTDOC", dir.join("rustdoc.sh"));
     // Cargo sets these variables for a test. A build script that depends on them would run again, and every later build
     // would recompile its dependents.
     let is_of_test =
@@ -37,12 +39,13 @@ fn rustdoc_json(dir: &Path, package: &str, flags: &[&str]) -> PathBuf {
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_test)) {
         cargo.env_remove(name);
     }
-    let ended = cargo.current_dir(root).env("RUSTDOC", dir.join("rustdoc.sh")).status();
-    assert!(ended.expect("cargo can be started").success(), "cargo rustdoc failed");
-    target.join("doc").join(package.replace('-', "_") + ".json")
+    let ended = cargo.current_dir(root).status();
+    assert!(ended.expect("cargo can be started").success(), "cargo doc failed");
+    target.join("doc")
 }
 
-fn assert_matches_snapshot(package: &str, flags: &[&str]) {
+#[test]
+fn public_apis_match_their_snapshots() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let version = Command::new("rustdoc").arg("--version").output().expect("rustdoc is installed");
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -50,25 +53,17 @@ fn assert_matches_snapshot(package: &str, flags: &[&str]) {
         eprintln!("skipped: {} may write another JSON than {RUST}x", version.trim());
         return;
     }
-    let api = Builder::from_rustdoc_json(rustdoc_json(dir, package, flags));
-    let api = api.omit_blanket_impls(true).build().expect("public-api reads this JSON");
-    let is_stable = |line: &&str| !INTERNAL.iter().any(|name| line.contains(name));
-    let api = api
-        .to_string()
-        .lines()
-        .filter(is_stable)
-        .fold(String::new(), |api, line| api + line + "\n");
-    let expected = Data::read_from(&dir.join(package).with_extension("txt"), None);
-    Assert::new().action_env("SNAPSHOTS").eq(api, expected);
-}
-
-#[test]
-fn public_api_matches_its_snapshot() {
-    // Includes `test_util`, the only hidden module, whose items `quorlock-test` re-exports.
-    assert_matches_snapshot("quorlock", &["--document-hidden-items"]);
-}
-
-#[test]
-fn public_api_of_the_test_crate_matches_its_snapshot() {
-    assert_matches_snapshot("quorlock-test", &[]);
+    let json = rustdoc_json(dir);
+    for package in ["quorlock", "quorlock-test"] {
+        let api = Builder::from_rustdoc_json(json.join(package.replace('-', "_") + ".json"));
+        let api = api.omit_blanket_impls(true).build().expect("public-api reads this JSON");
+        let is_stable = |line: &&str| !INTERNAL.iter().any(|name| line.contains(name));
+        let api = api
+            .to_string()
+            .lines()
+            .filter(is_stable)
+            .fold(String::new(), |api, line| api + line + "\n");
+        let expected = Data::read_from(&dir.join(package).with_extension("txt"), None);
+        Assert::new().action_env("SNAPSHOTS").eq(api, expected);
+    }
 }

@@ -57,28 +57,38 @@ impl Semaphore {
     }
 }
 
-/// Returns semaphores that never have more holders than permits.
-pub fn safe_semaphores() -> [Semaphore; 3] {
+/// Returns semaphores that never have more holders than permits, each with its number of states.
+pub fn safe_semaphores() -> [(Semaphore, usize); 3] {
+    let of_four = Semaphore {
+        quorum: 4,
+        ..Semaphore::counted(
+            "semaphore: 2 permits, counted on each of 5 nodes, a quorum of 4",
+            5,
+            2,
+            3,
+        )
+    };
     [
-        Semaphore::of_locks("semaphore: a lock for each of 2 permits, 5 nodes", 5, 2, 3),
-        Semaphore::counted("semaphore: 1 permit, counted on each of 3 nodes", 3, 1, 3),
-        Semaphore {
-            quorum: 4,
-            ..Semaphore::counted(
-                "semaphore: 2 permits, counted on each of 5 nodes, a quorum of 4",
-                5,
-                2,
-                3,
-            )
-        },
+        // Each of 10 locks is free or held by one of 3 clients.
+        (
+            Semaphore::of_locks("semaphore: a lock for each of 2 permits, 5 nodes", 5, 2, 3),
+            4_usize.pow(10),
+        ),
+        (
+            Semaphore::counted("semaphore: 1 permit, counted on each of 3 nodes", 3, 1, 3),
+            4_usize.pow(3),
+        ),
+        // Each node has one of the 7 sets of at most 2 of 3 clients.
+        (of_four, 7_usize.pow(5)),
     ]
 }
 
-/// Returns semaphores that can have more holders than permits.
-pub fn unsafe_semaphores() -> [Semaphore; 2] {
+/// Returns semaphores that can have more holders than permits, each with the number of steps of a
+/// shortest trace to one holder too many.
+pub fn unsafe_semaphores() -> [(Semaphore, usize); 2] {
     [
-        Semaphore::counted("semaphore: 2 permits, counted on each of 3 nodes", 3, 2, 3),
-        Semaphore::counted("semaphore: 2 permits, counted on each of 5 nodes", 5, 2, 3),
+        (Semaphore::counted("semaphore: 2 permits, counted on each of 3 nodes", 3, 2, 3), 6),
+        (Semaphore::counted("semaphore: 2 permits, counted on each of 5 nodes", 5, 2, 3), 9),
     ]
 }
 
