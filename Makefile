@@ -30,7 +30,7 @@ test: ## run all tests, on real redis-server processes
 
 .PHONY: loom
 loom: ## run the tests of concurrent code in every order of thread steps (loom)
-	cargo test --config "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'" --all-features --lib -- loom_tests:: $(ARGS)
+	cargo test --config "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'" --workspace --all-features --lib -- loom_tests:: $(ARGS)
 
 .PHONY: versions
 versions: ## run the server tests on each other available version of Redis and Valkey
