@@ -143,3 +143,42 @@ features() {
         cargo check --quiet --lib --no-default-features --features "${chosen[*]}"
     done
 }
+
+# Packs the library and quorlock-test, unpacks them, and checks that each package compiles alone: dev-dependencies of
+# one could enable features that the other needs. The nightly runs the tests of the packages.
+package() {
+    cargo package --quiet --no-verify --allow-dirty --package quorlock --package quorlock-test
+    cargo package --list --allow-dirty --package quorlock --package quorlock-test
+    unpack
+    in_package cargo check --quiet --package quorlock
+    in_package cargo check --quiet --package quorlock-test
+    in_package cargo check --quiet --workspace --all-features --examples
+}
+
+# Unpacks the packages, with the versions of Cargo.lock. cargo omits the dev-dependency on quorlock-test from the
+# library's package, because this dependency has no version. It is therefore added again, with the path of the unpacked
+# quorlock-test.
+unpack() {
+    local version
+    version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
+    local unpacked=$TMPDIR/package
+    mkdir -p "$unpacked/testing"
+    tar xzf "$CARGO_TARGET_DIR/package/quorlock-$version.crate" --strip-components 1 --directory "$unpacked"
+    tar xzf "$CARGO_TARGET_DIR/package/quorlock-test-$version.crate" --strip-components 1 --directory "$unpacked/testing"
+    cat >>"$unpacked/Cargo.toml" <<END
+
+[workspace]
+members = ["testing"]
+
+[dev-dependencies.quorlock-test]
+path = "testing"
+
+[patch.crates-io.quorlock]
+path = "."
+END
+}
+
+# Runs a command in the directory of the unpacked packages.
+in_package() {
+    (cd "$TMPDIR/package" && COORDINATOR_SEEDS=1 "$@")
+}
