@@ -72,9 +72,9 @@ impl Lease {
     ///
     /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. There
     /// are two exceptions. If the runtime that delivers the release is shut down during the call,
-    /// the call takes at most one more node timeout. While a node replies to earlier commands of
-    /// this client, the call waits for it, for at most ten node timeouts or 1 s, whichever is
-    /// longer. An unresponsive node receives the release once it responds again.
+    /// the call takes at most one more node timeout. While a node answers earlier pipelines of this
+    /// client, each within a node timeout, the call waits for it, for at most ten node timeouts or
+    /// 1 s, whichever is longer. An unresponsive node receives the release once it responds again.
     ///
     /// # Errors
     /// [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.

@@ -86,7 +86,8 @@ async fn write_repeatedly(lock: RwLock, inside: Arc<Inside>) {
 }
 
 /// The nodes reply to most acquires within the node timeout, because the client limits the number of concurrent ones. A
-/// release waits for nodes that reply to earlier commands, for at most ten node timeouts.
+/// release waits for nodes that reply to earlier pipelines in time. If all releases together take longer than five node
+/// timeouts, the machine is too slow to tell.
 #[test]
 fn thousands_of_readers_acquire_and_release_at_once() {
     unless_stalled(ms(50), || multi_thread(2).block_on(read_and_release_at_once()));
@@ -109,21 +110,20 @@ async fn read_and_release_at_once() -> Result<(), String> {
             barrier.wait().await;
             let lease = lease.expect("readers share the lock");
             let called_at = Instant::now();
-            let outcome = lease.release().await;
-            outcome == Ok(ReleaseOutcome::Released) || called_at.elapsed() >= NODE_TIMEOUT * 10
+            (called_at, lease.release().await)
         });
     }
-    let is_awaited = readers.join_all().await;
+    let released = readers.join_all().await;
+    let first = released.iter().map(|(called_at, _)| *called_at).min().expect("readers");
+    let took = first.elapsed();
     let sent = commands(&cluster);
-    let early = is_awaited.iter().filter(|it| !**it).count();
+    let unknown = released.iter().filter(|(_, it)| *it != Ok(ReleaseOutcome::Released)).count();
     eventually("no key is left", || cluster.is_empty()).await;
     // The scripts of one reader execute 60 commands on three nodes. Without a limit, acquires are repeated.
-    if early == 0 && sent < 90 * READERS as u64 {
+    if (unknown == 0 || took > 5 * NODE_TIMEOUT) && sent < 90 * READERS as u64 {
         return Ok(());
     }
-    Err(format!(
-        "{early} of {READERS} releases ended too early, the nodes executed {sent} commands"
-    ))
+    Err(format!("{unknown} of {READERS} outcomes unknown after {took:?}, {sent} commands executed"))
 }
 
 #[tokio::test]
