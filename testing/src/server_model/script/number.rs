@@ -47,12 +47,11 @@ fn seventeen_digits(number: f64) -> String {
     let (sign, digits, exponent) = parts(&scientific);
     let digits = digits.trim_end_matches('0');
     let digits = if digits.is_empty() { "0" } else { digits };
-    let text = match exponent {
-        -4..17 => decimal(digits, exponent),
-        _ => {
-            let mark = if exponent < 0 { '-' } else { '+' };
-            format!("{}e{mark}{:02}", with_point(digits), exponent.unsigned_abs())
-        }
+    let text = if (-4..17).contains(&exponent) {
+        decimal(digits, exponent)
+    } else {
+        let mark = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{mark}{:02}", with_point(digits), exponent.unsigned_abs())
     };
     format!("{sign}{text}")
 }
