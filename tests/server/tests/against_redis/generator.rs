@@ -253,9 +253,9 @@ impl Generator {
 
     /// Returns a command of another program, which may use a lock's keys and counters in any way.
     pub fn foreign_command(&mut self) -> Vec<Words> {
-        match self.rng.below(6) {
+        match self.rng.below(8) {
             0..2 => return vec![self.foreign_readers_command()],
-            2 => return vec![self.program()],
+            2..5 => return (0..4).map(|_| self.program()).collect(),
             _ => {}
         }
         let key = match self.rng.below(6) {

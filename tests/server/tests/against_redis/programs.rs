@@ -150,7 +150,7 @@ impl Generator {
             9 => format!("{{pcall({})}}", self.call().replacen('(', ", ", 1)),
             10 => format!("select(2, xpcall(function() {} end, type))", self.call()),
             11 => format!("{{{}, {}}}", self.call(), self.literal()),
-            12 => self.literal(),
+            12..14 => self.literal(),
             _ => self.call(),
         }
     }
