@@ -130,7 +130,7 @@ no_server_left() {
 }
 
 # Checks the library with sets of its features. $1 is `each` for each feature alone, or `all` for all combinations.
-# Clippy checks the library without features and with all features.
+# Clippy checks the library without features and with all features. Also tests quorlock-test without its feature.
 features() {
     local names=(blocking metrics rustls-0-23 serde test-util tls-rustls tracing) set bit chosen
     for ((set = 1; set < 1 << ${#names[@]}; set++)); do
@@ -142,6 +142,8 @@ features() {
         echo "${chosen[*]}"
         cargo check --quiet --lib --no-default-features --features "${chosen[*]}"
     done
+    echo "quorlock-test without scripts"
+    cargo test --quiet --package quorlock-test --no-default-features --lib
 }
 
 # Packs the library and quorlock-test, unpacks them, and checks that each package compiles alone: dev-dependencies of

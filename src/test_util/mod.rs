@@ -5,7 +5,6 @@
 //! the documented items.
 
 mod gate;
-pub mod scripts;
 mod shifted;
 mod world;
 

@@ -36,6 +36,8 @@ const STALE: u8 = 16;
 const BUSY: u8 = 32;
 /// Allowed before authentication.
 const NO_AUTH: u8 = 64;
+/// Refused if a script calls the command.
+const NO_SCRIPT: u8 = 128;
 const ALWAYS: u8 = LOADING | STALE;
 
 type Run = fn(&mut CommandContext<'_>, &[Vec<u8>]) -> Reply;
@@ -94,6 +96,11 @@ impl CommandSpec {
         self.flags & NO_AUTH != 0
     }
 
+    #[cfg(feature = "scripts")]
+    pub(crate) fn runs_in_scripts(&self) -> bool {
+        self.flags & NO_SCRIPT == 0
+    }
+
     pub(crate) fn keys_read<'a>(&self, arguments: &'a [Vec<u8>]) -> &'a [Vec<u8>] {
         let end = if ["exists", "mget"].contains(&self.name) { arguments.len() } else { 2 };
         arguments.get(1..end).unwrap_or_default()
@@ -128,29 +135,29 @@ static COMMANDS: [CommandSpec; 46] = [
     spec("zscore", 3, READ, sorted_sets::score),
     spec("zrevrange", -4, READ, sorted_sets::latest),
     spec("zremrangebyscore", 4, WRITE, sorted_sets::remove_up_to),
-    spec("evalsha", -3, STALE, script::evalsha),
-    spec("eval", -3, STALE, script::eval),
+    spec("evalsha", -3, STALE | NO_SCRIPT, script::evalsha),
+    spec("eval", -3, STALE | NO_SCRIPT, script::eval),
     spec("time", 1, ALWAYS, info::time),
     spec("ping", -1, 0, info::ping),
     spec("info", -1, ALWAYS, info::info),
-    spec("hello", -1, ALWAYS | BUSY | NO_AUTH, login::hello).since(6, 0),
-    spec("auth", -2, ALWAYS | BUSY | NO_AUTH, login::auth),
-    spec("quit", -1, ALWAYS | BUSY | NO_AUTH, login::quit),
+    spec("hello", -1, ALWAYS | BUSY | NO_AUTH | NO_SCRIPT, login::hello).since(6, 0),
+    spec("auth", -2, ALWAYS | BUSY | NO_AUTH | NO_SCRIPT, login::auth),
+    spec("quit", -1, ALWAYS | BUSY | NO_AUTH | NO_SCRIPT, login::quit),
     spec("select", 2, ALWAYS, login::select),
-    spec("script|load", 3, STALE, script::load),
-    spec("script|exists", -3, 0, script::exists),
-    spec("script|flush", -2, 0, script::flush),
-    spec("script|kill", 2, BUSY, script::kill),
-    spec("script", -2, 0, unknown_subcommand),
-    spec("client|id", 2, ALWAYS, client::id),
-    spec("client|kill", -3, ALWAYS, client::kill),
-    spec("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
-    spec("client|caching", 3, ALWAYS, client::caching).since(6, 0),
-    spec("client|setinfo", 4, ALWAYS, client::setinfo).since(7, 2),
-    spec("client|setname", 3, ALWAYS, client::setname),
-    spec("client|list", -2, ALWAYS, client::list),
-    spec("client", -2, ALWAYS, unknown_subcommand),
-    spec("config|get", -3, ALWAYS, configuration::get),
+    spec("script|load", 3, STALE | NO_SCRIPT, script::load),
+    spec("script|exists", -3, NO_SCRIPT, script::exists),
+    spec("script|flush", -2, NO_SCRIPT, script::flush),
+    spec("script|kill", 2, BUSY | NO_SCRIPT, script::kill),
+    spec("script", -2, NO_SCRIPT, unknown_subcommand),
+    spec("client|id", 2, ALWAYS | NO_SCRIPT, client::id),
+    spec("client|kill", -3, ALWAYS | NO_SCRIPT, client::kill),
+    spec("client|tracking", -3, ALWAYS | NO_SCRIPT, client::tracking).since(6, 0),
+    spec("client|caching", 3, ALWAYS | NO_SCRIPT, client::caching).since(6, 0),
+    spec("client|setinfo", 4, ALWAYS | NO_SCRIPT, client::setinfo).since(7, 2),
+    spec("client|setname", 3, ALWAYS | NO_SCRIPT, client::setname),
+    spec("client|list", -2, ALWAYS | NO_SCRIPT, client::list),
+    spec("client", -2, ALWAYS | NO_SCRIPT, unknown_subcommand),
+    spec("config|get", -3, ALWAYS | NO_SCRIPT, configuration::get),
     spec("pubsub|numsub", -2, ALWAYS, configuration::numsub),
     spec("sadd", -3, WRITE | MEMORY, keys::sadd),
     spec("lpush", -3, WRITE | MEMORY, keys::lpush),

@@ -62,6 +62,7 @@ pub enum Fsync {
 /// - whether `INFO` and `CONFIG GET` accept several names (7.0),
 /// - the commands that are refused by a busy server, or by a replica without its master,
 /// - whether a connection receives the push for its own change before or after the reply,
+/// - the numbers that scripts pass to commands, and the values that scripts raise,
 /// - the first words of an error.
 ///
 /// The rest of an error is the text of Redis 7.0, except for text that quorlock parses.
@@ -99,8 +100,8 @@ impl Config {
     /// Returns true if no user may run the command. `command` is a name such as `set` or
     /// `script|load`.
     pub(crate) fn forbids(&self, command: &str) -> bool {
-        let container = command.split('|').next().unwrap_or(command);
-        self.forbidden.contains(command) || self.forbidden.contains(container)
+        let forbids = |name| !self.forbidden.is_empty() && self.forbidden.contains(name);
+        forbids(command) || command.split_once('|').is_some_and(|(container, _)| forbids(container))
     }
 
     /// Returns true if the user name and password are valid. If no password is configured, the user
@@ -181,6 +182,12 @@ impl Version {
     /// precedes the reply, because the server delays the reply until the memory is freed.
     pub(crate) fn pushes_first(&self, is_flush: bool) -> bool {
         !self.has((7, 0)) || is_flush && self.has((7, 4))
+    }
+
+    /// Returns true if a script passes its integers to commands without an exponent, also multiples of 10^8.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn formats_integers(&self) -> bool {
+        self.is_valkey() || self.redis >= [7, 2, 5]
     }
 
     pub(crate) fn fields(&self) -> String {

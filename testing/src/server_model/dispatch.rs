@@ -135,6 +135,7 @@ impl CommandContext<'_> {
     /// Returns the error reply if the server refuses a command that a script calls, or `None` if
     /// the command may run. Scripts are atomic, so after a script's first write only a missing
     /// permission is an error.
+    #[cfg(feature = "scripts")]
     pub(crate) fn refusal_in_script(
         &mut self,
         command: &CommandSpec,
@@ -159,7 +160,9 @@ impl CommandContext<'_> {
             Some(Trouble::OutOfMemory) if command.needs_memory() => OOM,
             _ => return None,
         };
-        Some(refusal.to_owned())
+        // Before 7.0, scripts receive the error with the mark of its reply.
+        let mark = if self.server.config.version.has((7, 0)) { "" } else { "-" };
+        Some(format!("{mark}{refusal}"))
     }
 
     fn no_right(&mut self, command: &CommandSpec) -> String {

@@ -2,8 +2,7 @@
 //! byte.
 //!
 //! The [in-process nodes](crate::Nodes) and the simulation use this model. The model shares no code
-//! with the client, so that a defect of one cannot hide a defect of the other. The model only compares
-//! scripts with the sources of the client's scripts, to recognize them.
+//! with the client, so that a defect of one cannot hide a defect of the other.
 //!
 //! The model is deterministic. It reads no clock, uses no random numbers and does no I/O: the caller
 //! passes the time of the server's wall clock, and transports the bytes.
@@ -23,8 +22,9 @@
 //! - RESP2, RESP3, authentication and databases.
 //! - The commands that quorlock sends, and some commands that its tests send as other clients; see
 //!   `command.rs`. Unused options of these commands are syntax errors.
-//! - quorlock's own scripts, recognised by their source and reimplemented in Rust. Other scripts
-//!   can be loaded, but running them is an error.
+//! - Lua scripts (feature `scripts`), executed by Lua 5.1. Scripts can call the commands above, and most functions
+//!   that Redis provides; `script/sandbox.lua` lists them. The special tables of RESP3 (`double`, `map` and others)
+//!   are arrays in a script's result. The model limits neither the time nor the memory of a script.
 //! - Expiry of keys with a resolution of 1 ms of the wall clock. The server deletes an expired key
 //!   when a command accesses the key, or when the caller requests it.
 //! - Client-side caching with `OPTIN` and `NOLOOP`.

@@ -1,10 +1,11 @@
 //! Replies and pushes, encoded in RESP2 or RESP3.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
-    Status(&'static str),
+    Status(Cow<'static, str>),
     /// An error, without the leading `-`.
     Error(String),
     Int(i64),
@@ -22,7 +23,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) const OK: Self = Self::Status("OK");
+    pub(crate) const OK: Self = Self::Status(Cow::Borrowed("OK"));
 
     pub(crate) fn error(text: impl Into<String>) -> Self {
         Self::Error(text.into())

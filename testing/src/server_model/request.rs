@@ -117,9 +117,12 @@ fn number(line: &[u8], most: i64) -> Option<i64> {
 
 /// Parses an integer as Redis does: a plus sign, leading zeros and white space are invalid.
 pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(digits).ok()?;
-    let number: i64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
+    let is_canonical = match digits {
+        [b'0'] => true,
+        [b'-', first, ..] | [first, ..] => (b'1'..=b'9').contains(first),
+        [] => false,
+    };
+    std::str::from_utf8(digits).ok().filter(|_| is_canonical)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ const SECTIONS: [&str; 6] = ["server", "memory", "persistence", "stats", "replic
 
 pub(crate) fn ping(_: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
     match arguments {
-        [_] => Reply::Status("PONG"),
+        [_] => Reply::Status("PONG".into()),
         [_, word] => Reply::text(word),
         _ => Reply::error("ERR wrong number of arguments for 'ping' command"),
     }

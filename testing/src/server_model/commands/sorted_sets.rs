@@ -4,7 +4,7 @@ use crate::server_model::command_context::CommandContext;
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
-use crate::server_model::trouble::{NO_FLOAT, SYNTAX, WRONGTYPE};
+use crate::server_model::trouble::{NO_FLOAT, NO_INTEGER, SYNTAX, WRONGTYPE};
 use std::collections::BTreeMap;
 
 type Members = BTreeMap<Vec<u8>, i64>;
@@ -45,8 +45,10 @@ pub(crate) fn score(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> 
 /// Executes `ZREVRANGE key 0 stop [WITHSCORES]`, which returns the members with the highest scores. Members with the same
 /// score are in the reverse order of their bytes.
 pub(crate) fn latest(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let stop = integer(&arguments[3]).and_then(|stop| usize::try_from(stop).ok());
-    let (Some(stop), b"0") = (stop, &arguments[2][..]) else { return Reply::error(SYNTAX) };
+    let (Some(start), Some(stop)) = (integer(&arguments[2]), integer(&arguments[3])) else {
+        return Reply::error(NO_INTEGER);
+    };
+    let (0, Ok(stop)) = (start, usize::try_from(stop)) else { return Reply::error(SYNTAX) };
     let has_scores = match &arguments[4..] {
         [] => false,
         [option] if option.eq_ignore_ascii_case(b"WITHSCORES") => true,

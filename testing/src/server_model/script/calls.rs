@@ -1,78 +1,47 @@
-//! Commands that a script runs with `redis.call` and `redis.pcall`.
+//! Commands that a script calls.
 
-use super::run::{Answer, KeyContent, Run};
+use super::running::{Failure, Running};
 use crate::server_model::command;
+use crate::server_model::command_context::CommandContext;
 use crate::server_model::reply::Reply;
 
-impl Run<'_, '_> {
-    /// Runs a command with `redis.pcall`, which returns an error as a value. `at` is the beginning
-    /// of the call in the script's source. It determines the line number in error messages.
-    pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
-        let version = &self.context.server.config.version;
-        let command = match command::find(&arguments, version) {
-            Ok(command) => command,
-            Err(unknown) => return Reply::Error(unknown),
+impl Running {
+    /// Executes a command of the script. Makes the checks in the same order as `scriptCall` in Redis.
+    pub(super) fn execute(&mut self, words: &[Vec<u8>]) -> Result<Reply, Failure> {
+        let version = self.version();
+        let (is_new, records_own) = (version.has((7, 0)), version.has((7, 2)));
+        let refused = |new: &str, old: &str| {
+            let text = if is_new { format!("ERR {new}") } else { old.to_owned() };
+            Err(Failure::Refused(text))
         };
-        if let Some(error) = self.context.refusal_in_script(command, self.has_written) {
-            // Before 7.2, Redis reports a missing permission as an error of the script.
-            let is_own = error.starts_with("The user");
-            let error =
-                if is_own { format!("@user_script: {}: {error}", self.line(at)) } else { error };
-            return Reply::Error(error);
+        let Ok(command) = command::find(words, version) else {
+            return refused(
+                "Unknown Redis command called from script",
+                "Unknown Redis command called from Lua script",
+            );
+        };
+        if !command.takes(words.len()) {
+            return refused(
+                "Wrong number of args calling Redis command from script",
+                "Wrong number of args calling Redis command From Lua script",
+            );
+        }
+        if !command.runs_in_scripts() {
+            return refused(
+                "This Redis command is not allowed from script",
+                "This Redis command is not allowed from scripts",
+            );
+        }
+        let mut context =
+            CommandContext { server: &mut self.server, conn: self.conn, is_in_script: true };
+        if let Some(error) = context.refusal_in_script(command, self.has_written) {
+            return Err(Failure::Refused(error));
         }
         self.has_written |= command.is_write();
-        // Before 7.2, tracking records all keys of the script as read.
-        let is_new = self.context.server.config.version.has((7, 2));
-        let read = if is_new { command.keys_read(&arguments) } else { self.keys };
-        self.context.run(command, &arguments, read)
-    }
-
-    pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
-        match self.pcall(at, arguments) {
-            Reply::Error(error) => Err(self.raised(at, &error)),
+        let read = if records_own { command.keys_read(words) } else { &self.keys };
+        match context.run(command, words, read) {
+            Reply::Error(error) => Err(Failure::Replied(error)),
             reply => Ok(reply),
         }
-    }
-
-    /// Reads `key` as the script's `redis.pcall('GET', name)` does, where `name` is the expression
-    /// for the key in the script's source. A key that is not a string is [`KeyContent::Other`]. Any
-    /// other error ends the script.
-    pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<KeyContent, Reply> {
-        match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
-            Reply::Bulk(value) => Ok(KeyContent::Value(value)),
-            Reply::Error(error) if error.contains("WRONGTYPE") => Ok(KeyContent::Other),
-            Reply::Error(error) => Err(Reply::Error(error)),
-            _ => Ok(KeyContent::Missing),
-        }
-    }
-
-    pub(super) fn pttl(&mut self, key: &[u8]) -> Result<i64, Reply> {
-        match self.call("redis.call('PTTL'", &[b"PTTL", key])? {
-            Reply::Int(left) => Ok(left),
-            other => Err(other),
-        }
-    }
-
-    fn raised(&self, at: &str, error: &str) -> Reply {
-        let (line, digest) = (self.line(at), self.digest);
-        let version = &self.context.server.config.version;
-        if version.is_valkey() {
-            return Reply::Error(format!("{error} script: on @user_script:{line}."));
-        }
-        if version.has((7, 0)) {
-            return Reply::Error(format!("{error} script: {digest}, on @user_script:{line}."));
-        }
-        let is_own = error.starts_with('@');
-        let error =
-            if is_own { error.to_owned() } else { format!("@user_script: {line}: -{error}") };
-        let call = format!("call to f_{digest}");
-        Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {error}"))
-    }
-
-    /// Returns the line number of the call that begins with `at` in the script's source.
-    fn line(&self, at: &str) -> usize {
-        let place = self.source.find(at).expect("the text of the script has this call");
-        1 + self.source[..place].matches('\n').count()
     }
 }

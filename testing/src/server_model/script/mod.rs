@@ -1,20 +1,23 @@
-//! `EVAL`, `EVALSHA` and `SCRIPT` commands, and reimplementations of quorlock's scripts.
+//! `EVAL`, `EVALSHA` and `SCRIPT` commands.
 
-mod acquire;
-mod acquire_any;
-mod acquire_fenced;
-mod acquire_write;
 mod cache;
+#[cfg(feature = "scripts")]
 mod calls;
-mod extend;
-mod fenced;
+#[cfg(feature = "scripts")]
+mod interpreter;
+#[cfg(feature = "scripts")]
+mod library;
+#[cfg(feature = "scripts")]
 mod number;
-mod period;
-mod read;
-mod release;
-mod run;
-mod shared;
-mod sources;
+#[cfg(feature = "scripts")]
+mod running;
+#[cfg(feature = "scripts")]
+mod values;
+
+#[cfg(not(feature = "scripts"))]
+mod unsupported;
+#[cfg(not(feature = "scripts"))]
+use unsupported as interpreter;
 
 pub(crate) use cache::Scripts;
 
@@ -22,16 +25,17 @@ use crate::server_model::command_context::CommandContext;
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
-use run::Run;
-use sources::NativeScript;
 
 pub(crate) fn load(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    Reply::text(context.server.scripts.add(&arguments[2]))
+    match add(context, &arguments[2]) {
+        Ok(digest) => Reply::text(digest),
+        Err(invalid) => Reply::Error(invalid),
+    }
 }
 
 pub(crate) fn exists(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    let known = &context.server.scripts.0;
-    let is_known = |digest: &Vec<u8>| known.contains_key(&*String::from_utf8_lossy(digest));
+    let known = &context.server.scripts;
+    let is_known = |digest: &Vec<u8>| known.get(&String::from_utf8_lossy(digest)).is_some();
     Reply::Array(arguments[2..].iter().map(|it| Reply::Int(is_known(it).into())).collect())
 }
 
@@ -39,7 +43,7 @@ pub(crate) fn flush(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> 
     if arguments.len() > 2 {
         return Reply::error(SYNTAX);
     }
-    context.server.scripts.0.clear();
+    context.server.scripts.clear();
     Reply::OK
 }
 
@@ -53,23 +57,37 @@ pub(crate) fn kill(context: &mut CommandContext<'_>, _: &[Vec<u8>]) -> Reply {
 }
 
 pub(crate) fn eval(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    match ScriptCall::read(arguments) {
-        Ok(call) => {
-            let digest = context.server.scripts.add(&arguments[1]);
-            call.run(context, &digest)
-        }
-        Err(error) => Reply::error(error),
+    let call = match ScriptCall::read(arguments) {
+        Ok(call) => call,
+        Err(error) => return Reply::error(error),
+    };
+    match add(context, &arguments[1]) {
+        Ok(digest) => call.run(context, &digest),
+        Err(invalid) => Reply::Error(invalid),
     }
 }
 
 pub(crate) fn evalsha(context: &mut CommandContext<'_>, arguments: &[Vec<u8>]) -> Reply {
-    if arguments[1].len() != 40 {
+    let digest = String::from_utf8(arguments[1].to_ascii_lowercase());
+    let Some(digest) = digest.ok().filter(|digest| digest.len() == 40) else {
         return Reply::error(NOSCRIPT);
-    }
+    };
     match ScriptCall::read(arguments) {
-        Ok(call) => call.run(context, &String::from_utf8_lossy(&arguments[1]).to_lowercase()),
+        Ok(call) => call.run(context, &digest),
         Err(error) => Reply::error(error),
     }
+}
+
+/// Stores a script, and returns its digest. Returns the text of the error reply if the script is invalid.
+fn add(context: &mut CommandContext<'_>, source: &[u8]) -> Result<String, String> {
+    let server = &mut *context.server;
+    if let Some(known) = server.scripts.digest(source) {
+        return Ok(known.to_owned());
+    }
+    let digest = sha1_smol::Sha1::from(source).digest().to_string();
+    interpreter::check(&server.config.version, &digest, source)?;
+    server.scripts.add(&digest, source);
+    Ok(digest)
 }
 
 struct ScriptCall<'a> {
@@ -88,19 +106,16 @@ impl<'a> ScriptCall<'a> {
     }
 
     fn run(&self, context: &mut CommandContext<'_>, digest: &str) -> Reply {
-        let Some(source) = context.server.scripts.0.get(digest) else {
+        let Some(source) = context.server.scripts.get(digest) else {
             return Reply::error(NOSCRIPT);
         };
         if context.server.trouble == Some(Trouble::MasterDown) {
             return Reply::error(MASTERDOWN);
         }
-        let source = source.clone();
-        let Some(script) = NativeScript::of(&source) else {
-            return Reply::error("ERR the model knows only quorlock's own scripts");
-        };
-        context.is_in_script = true;
-        let mut run = Run { context, keys: self.keys, source: &source, digest, has_written: false };
-        // The server sends raised and returned errors in the same form.
-        script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)
+        // A `SELECT` in a script affects only the rest of the script.
+        let db = context.db();
+        let reply = interpreter::run(context, (digest, &source), self.keys, self.args);
+        context.session().db = db;
+        reply
     }
 }

@@ -1,46 +1,108 @@
-//! Parsing of numbers in strings, as in Lua 5.1.
+//! Numbers as arguments of commands. `redis.call` formats them itself, because Lua's own format has only 14 digits.
 
-/// 2^53. A double cannot represent every integer above this number.
-pub(super) const END: f64 = 9_007_199_254_740_992.0;
+use crate::server_model::config::Version;
 
-/// Parses a number like Lua's `tonumber`. Returns `None` if the number is invalid, infinite or NaN. A
-/// zero byte ends the string.
-pub(super) fn number(text: &[u8]) -> Option<f64> {
-    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let text = std::str::from_utf8(text).ok()?.trim_matches(is_white_space);
-    let (sign, digits) = match text.as_bytes().first()? {
-        b'-' => (-1.0, &text[1..]),
-        b'+' => (1.0, &text[1..]),
-        _ => (1.0, text),
-    };
-    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-    let number = hex.map_or_else(|| decimal(digits), hexadecimal)?;
-    Some(sign * number).filter(|number| number.is_finite())
-}
+/// 10^17: doubles below it have at most 17 digits before the decimal point.
+const LONG: f64 = 1e17;
+/// Half of the largest 64-bit integer. Newer servers format numbers below it as integers.
+const HALF: f64 = 4_611_686_018_427_387_904.0;
 
-fn is_white_space(letter: char) -> bool {
-    matches!(letter, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
-}
-
-fn decimal(digits: &str) -> Option<f64> {
-    let is_digit = digits.starts_with(|first: char| first.is_ascii_digit() || first == '.');
-    digits.parse().ok().filter(|_| is_digit)
-}
-
-fn hexadecimal(digits: &str) -> Option<f64> {
-    let (digits, power) = match digits.split_once(['p', 'P']) {
-        Some((digits, power)) => (digits, power.parse::<i32>().ok()?),
-        None => (digits, 0),
-    };
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.len() + part.len() == 0 {
-        return None;
+/// Formats a number as the version does:
+/// - before 7.2 as `printf("%.17g")`,
+/// - in 7.2.0 to 7.2.4 with the fewest digits that identify the number, so that 10^8 becomes `1e+8`,
+/// - later, including Valkey, as an integer if it is one, otherwise as in 7.2.0.
+pub(super) fn argument(number: f64, version: &Version) -> String {
+    let is_integer = number.fract() == 0.0;
+    if !version.has((7, 2)) {
+        let is_short = is_integer && number.abs() < LONG && !is_negative_zero(number);
+        return if is_short { integer(number) } else { seventeen_digits(number) };
     }
-    let digit = |letter: char| letter.to_digit(16).map(f64::from);
-    let add = |number: f64, letter| Some(number * 16.0 + digit(letter)?);
-    let number = whole.chars().chain(part.chars()).try_fold(0.0, add)?;
-    let shift = i32::try_from(part.len()).ok()?.checked_mul(4)?;
-    Some(number * 2_f64.powi(power.checked_sub(shift)?))
+    if version.formats_integers() && is_integer && number.abs() <= HALF {
+        return integer(number);
+    }
+    fewest_digits(number)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "an integer below 2^63")]
+fn integer(number: f64) -> String {
+    (number as i64).to_string()
+}
+
+fn is_negative_zero(number: f64) -> bool {
+    number == 0.0 && number.is_sign_negative()
+}
+
+/// Formats infinity and NaN. On x86-64, the result of an invalid operation is a negative NaN.
+fn special(number: f64) -> String {
+    let name = if number.is_nan() { "nan" } else { "inf" };
+    if number.is_sign_negative() { format!("-{name}") } else { name.to_owned() }
+}
+
+/// Formats a number as `printf("%.17g")` does.
+fn seventeen_digits(number: f64) -> String {
+    if !number.is_finite() {
+        return special(number);
+    }
+    let scientific = format!("{number:.16e}");
+    let (sign, digits, exponent) = parts(&scientific);
+    let digits = digits.trim_end_matches('0');
+    let digits = if digits.is_empty() { "0" } else { digits };
+    let text = if (-4..17).contains(&exponent) {
+        decimal(digits, exponent)
+    } else {
+        let mark = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{mark}{:02}", with_point(digits), exponent.unsigned_abs())
+    };
+    format!("{sign}{text}")
+}
+
+/// Formats a number as `fpconv_dtoa` of Redis does.
+fn fewest_digits(number: f64) -> String {
+    if !number.is_finite() {
+        return special(number);
+    }
+    let scientific = format!("{number:e}");
+    let (sign, digits, exponent) = parts(&scientific);
+    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    // The place of the last digit, as a power of ten.
+    let last = exponent - length + 1;
+    let is_plain = if last >= 0 { exponent < length + 7 } else { last > -7 || exponent.abs() < 4 };
+    if is_plain {
+        return format!("{sign}{}", decimal(&digits, exponent));
+    }
+    let mark = if exponent < 0 { '-' } else { '+' };
+    format!("{sign}{}e{mark}{}", with_point(&digits), exponent.unsigned_abs())
+}
+
+/// Splits Rust's scientific notation into the sign, the digits without the decimal point, and the exponent.
+fn parts(scientific: &str) -> (&str, String, i32) {
+    let (sign, rest) = match scientific.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", scientific),
+    };
+    let (digits, exponent) = rest.split_once('e').unwrap_or((rest, "0"));
+    (sign, digits.replace('.', ""), exponent.parse().unwrap_or_default())
+}
+
+/// Formats digits without an exponent. The first digit is the one of 10^`exponent`.
+fn decimal(digits: &str, exponent: i32) -> String {
+    let Ok(whole) = usize::try_from(exponent + 1) else {
+        let zeros = usize::try_from(-1 - exponent).unwrap_or_default();
+        return format!("0.{}{digits}", "0".repeat(zeros));
+    };
+    match digits.split_at_checked(whole) {
+        Some(("", part)) => format!("0.{part}"),
+        Some((whole, "")) => whole.to_owned(),
+        Some((whole, part)) => format!("{whole}.{part}"),
+        None => format!("{digits:0<whole$}"),
+    }
+}
+
+fn with_point(digits: &str) -> String {
+    match digits.split_at(1) {
+        (first, "") => first.to_owned(),
+        (first, rest) => format!("{first}.{rest}"),
+    }
 }
 
 #[cfg(test)]
@@ -48,30 +110,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_accepts_the_same_strings_as_lua() {
-        for (text, expected) in [
-            ("7", 7.0),
-            (" 7\t\n", 7.0),
-            ("+7", 7.0),
-            ("-7", -7.0),
-            ("007", 7.0),
-            ("7.", 7.0),
-            (".5", 0.5),
-            ("1e3", 1000.0),
-            ("1E+3", 1000.0),
-            ("0x10", 16.0),
-            ("-0X1F", -31.0),
-            ("0x1p4", 16.0),
-            ("0x.8", 0.5),
-            ("7\0x", 7.0),
-            ("9007199254740993", 9_007_199_254_740_992.0),
+    fn numbers_are_formatted_as_by_each_version() {
+        let versions = [Version::redis(7, 0, 15), Version::redis(7, 2, 4), Version::redis(7, 2, 5)];
+        for (number, expected) in [
+            (0.0, ["0", "0", "0"]),
+            (-0.0, ["-0", "-0", "0"]),
+            (-7.0, ["-7", "-7", "-7"]),
+            (1e8, ["100000000", "1e+8", "100000000"]),
+            (1.2e8, ["120000000", "120000000", "120000000"]),
+            (1e17, ["1e+17", "1e+17", "100000000000000000"]),
+            (1e22, ["1e+22", "1e+22", "1e+22"]),
+            (9_007_199_254_740_992.0, ["9007199254740992"; 3]),
+            (
+                123_456_789_012_345_680.0,
+                ["1.2345678901234568e+17", "123456789012345680", "123456789012345680"],
+            ),
+            (0.1, ["0.10000000000000001", "0.1", "0.1"]),
+            (-1.5, ["-1.5", "-1.5", "-1.5"]),
+            (1e-4, ["0.0001", "0.0001", "0.0001"]),
+            (1e-5, ["1.0000000000000001e-05", "0.00001", "0.00001"]),
+            (1e-7, ["9.9999999999999995e-08", "1e-7", "1e-7"]),
+            (1.5e-9, ["1.5e-09", "1.5e-9", "1.5e-9"]),
+            (1e300, ["1.0000000000000001e+300", "1e+300", "1e+300"]),
+            (f64::INFINITY, ["inf"; 3]),
+            (f64::NEG_INFINITY, ["-inf"; 3]),
         ] {
-            assert_eq!(number(text.as_bytes()), Some(expected), "{text:?}");
-        }
-        for text in
-            ["", " ", "x", "7x", "7 7", "1e", "e1", ".", "+-7", "- 7", "0x", "0xg", "\0", "inf"]
-        {
-            assert_eq!(number(text.as_bytes()), None, "{text:?}");
+            for (version, expected) in versions.iter().zip(expected) {
+                assert_eq!(argument(number, version), expected, "{number:e} on {version:?}");
+            }
         }
     }
 }

@@ -253,8 +253,10 @@ impl Generator {
 
     /// Returns a command of another program, which may use a lock's keys and counters in any way.
     pub fn foreign_command(&mut self) -> Vec<Words> {
-        if self.rng.once_in(3) {
-            return vec![self.foreign_readers_command()];
+        match self.rng.below(8) {
+            0..2 => return vec![self.foreign_readers_command()],
+            2..5 => return (0..4).map(|_| self.program()).collect(),
+            _ => {}
         }
         let key = match self.rng.below(6) {
             0..2 => counter_key(&self.key()),

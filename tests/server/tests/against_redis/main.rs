@@ -10,6 +10,7 @@ mod condition;
 mod events;
 mod frames;
 mod generator;
+mod programs;
 mod readers;
 mod real;
 mod rng;
