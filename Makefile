@@ -71,9 +71,8 @@ model: ## search every state of a small Redlock for two holders at once
 	cargo run --release --quiet -p quorlock-model
 
 .PHONY: mutants
-mutants: ## apply each patch with a defect, and check that tests detect it: MUTANTS=name PART=0..9
-	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
-		$(if $(PART),--part $(PART)) $(ARGS)
+mutants: ## add plausible defects, and check that tests detect each: MUTANTS=name ARGS="--since COMMIT"
+	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) $(ARGS)
 
 .PHONY: coverage
 coverage: ## line coverage by all tests, or by the simulation alone (SIM=1); LINES=1 lists uncovered lines

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs cargo-mutants on src/protocol: changes one small piece of the rules at a time, and runs the
-# unit tests on each change. A surviving mutant is a behaviour without a unit test.
+# unit tests on each change. Lists the surviving mutants. Each is a behaviour without a unit test.
 #
 #   scripts/protocol-mutants.sh                    all mutants (about half an hour on one core)
 #   SHARD=1/8 scripts/protocol-mutants.sh          the first eighth
@@ -30,9 +30,13 @@ main() {
     unset CARGO_TARGET_DIR
     # A failing case suffices, so test cases are not minimised.
     export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_FAILURE_PERSISTENCE=off
+    local status=0
     # shellcheck disable=SC2086  # words, quoted by the caller
-    eval exec nice cargo mutants --in-place --baseline run --shard $((part - 1))/$parts --timeout 20 \
-        --no-shuffle ${ARGS:-} -- --lib
+    eval nice cargo mutants --in-place --baseline run --shard $((part - 1))/$parts --timeout 20 \
+        --no-shuffle ${ARGS:-} -- --lib || status=$?
+    echo "mutants that survived:"
+    if [[ -s mutants.out/missed.txt ]]; then cat mutants.out/missed.txt; else echo "none"; fi
+    exit $status
 }
 
 # Copies the protocol with its unit tests into a crate.

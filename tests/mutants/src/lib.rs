@@ -1,11 +1,12 @@
-//! Mutation tests of the library. Each patch in `patches/` adds a plausible defect to `src/`, and names the tier of
-//! tests that must detect the defect.
+//! Mutation tests of the library. Each patch in `patches/` adds a plausible defect to `src/`, and names the rule that
+//! it breaks and the tests that must detect it.
 //!
-//! The program applies each patch to a copy of the tree. A patch looks like this:
+//! A patch looks like this:
 //!
 //! ```text
 //! what: A lease that is dropped is not released.
 //! why it matters: Its key stays until it expires.
+//! rule: cancellation
 //! tier: unit
 //! test: lease::tests::drop_releases_the_keys
 //!
@@ -15,36 +16,38 @@
 //! + state.leave() == usize::MAX
 //! ```
 //!
-//! [`Header`] describes the lines before `file:`. An `in:` line names the item of the file that the lines below it
-//! change: a function (by module, type and name), a constant, or a type with all its `impl` blocks. Without `in:`, the
-//! lines change the whole file, as in Lua scripts.
+//! [`Header`] describes the lines before `file:`. An `in:` line names the function whose body the lines below it change,
+//! by module, type and name. Lines without `in:` change a Lua file. A patch can have several `file:` and `in:` lines.
 //!
-//! The tokens of the `-` lines must occur exactly once in the item. The `+` lines replace these tokens; without `+`
+//! The tokens of the `-` lines must occur exactly once in the function. The `+` lines replace these tokens; without `+`
 //! lines, the tokens are removed. A blank line separates two replacements. Comments, white space, line breaks and
-//! trailing commas are ignored.
+//! trailing commas are ignored. Brackets are balanced in the `-` lines of a Rust file.
 //!
-//! After a file is renamed, change `file:`. After an item is renamed, change `in:`.
+//! The program copies the tree and writes all patches into the copy ([`mutated_files`]): each changed function contains
+//! its original body and one body per patch, and an environment variable chooses between them. So one build per tier
+//! contains all defects, and the library itself has no such switch. This is why a patch cannot change a constant, a
+//! type, a `const fn`, or a function that returns `impl Trait`: change a function that uses it instead.
 
+mod function;
 mod header;
-mod item;
+mod mutated;
 mod patch;
 mod replacement;
 mod rules;
 mod selection;
-mod table;
 mod tier;
 mod timed_command;
 mod token;
 mod tree;
 mod verdict;
 
-pub use header::Header;
-pub use patch::{Patch, all};
+pub use header::{Header, RULES};
+pub use mutated::{NUMBER, mutated_files};
+pub use patch::{Patch, Section, all};
 pub use rules::rules_table;
-pub use selection::{Part, Selection};
-pub use table::Row;
-pub use tier::{Job, Tier};
+pub use selection::{changed_since, commit_number, is_touched, missing_tests};
+pub use tier::Tier;
 pub use timed_command::{CommandResult, End, run_with_timeout};
-pub use token::{Language, Token, tokens};
-pub use tree::Tree;
+pub use token::{Language, tokens};
+pub use tree::copy_tree;
 pub use verdict::{Verdict, judge};

@@ -2,20 +2,33 @@
 
 use crate::header::Header;
 use crate::replacement::Replacement;
-use crate::token::Language;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A change to one file of `src/` that adds a defect, and a header that describes the defect.
+/// The directory of the patches, relative to the root of the tree.
+const PATCHES: &str = "tests/mutants/patches";
+
+/// A change to `src/` that adds a defect, and a header that describes the defect.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// The changed module and a name for the defect, such as `protocol/half-the-nodes-are-a-quorum`.
+    /// A module of `src/` and a name for the defect, such as `protocol/half-the-nodes-are-a-quorum`.
     pub name: String,
-    /// The defect, its consequence, and the tests that detect the defect.
+    /// The defect, its consequence, the rule that it breaks, and the tests that detect it.
     pub header: Header,
-    /// The path of the changed file, relative to the root of the tree.
-    pub path: PathBuf,
     replacements: Vec<Replacement>,
+}
+
+/// The part of a file that has one variant for each patch: a function body or a complete Lua file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Section {
+    /// The path of the file, relative to the root of the tree.
+    pub file: PathBuf,
+    /// The byte offset of the first byte.
+    pub start: usize,
+    /// The byte offset after the last byte.
+    pub end: usize,
 }
 
 impl Patch {
@@ -24,46 +37,56 @@ impl Patch {
     /// # Errors
     /// Returns an error if the text is malformed.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
-        let (header, change) = text.split_once("\nfile: ").ok_or("missing `file:` line")?;
-        let (path, lines) = change.split_once('\n').ok_or("nothing to replace")?;
-        if !path.starts_with("src/") {
-            return Err(format!("`file:` is not below src/: {path}"));
-        }
-        let (name, path) = (name.to_owned(), PathBuf::from(path.trim()));
+        let begin = text.find("\nfile: ").ok_or("missing `file:` line")? + 1;
+        let (header, lines) = text.split_at(begin);
         let replacements = Replacement::parse_all(lines)?;
-        Ok(Self { name, header: Header::parse(header)?, path, replacements })
+        Ok(Self { name: name.to_owned(), header: Header::parse(header)?, replacements })
     }
 
-    /// Applies the patch to `text`. Bytes outside the replacements stay the same.
-    ///
-    /// # Errors
-    /// Returns an error if the patch does not match `text`. The message names the line of the patch to change.
-    pub fn apply(&self, text: &str) -> Result<String, String> {
-        let language = Language::of(&self.path);
-        let find = |one: &Replacement| one.find(text, language);
-        let mut found = self.replacements.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        found.sort_by_key(|(place, _)| place.start);
-        if found.windows(2).any(|pair| pair[0].0.end > pair[1].0.start) {
-            return Err("two replacements overlap; merge them".to_owned());
-        }
-        let mut broken = text.to_owned();
-        for (place, after) in found.into_iter().rev() {
-            broken.replace_range(place, &after);
-        }
-        Ok(broken)
+    /// Returns the path of the patch, relative to the root of the tree.
+    pub fn path(&self) -> PathBuf {
+        Path::new(PATCHES).join(format!("{}.patch", self.name))
     }
 
-    /// Returns the text of the file to patch, without and with the defect. `root` is the root of the tree.
+    /// Returns the paths of the files that the patch changes, relative to the root of the tree.
+    pub fn files(&self) -> BTreeSet<&Path> {
+        self.replacements.iter().map(|replacement| &*replacement.file).collect()
+    }
+
+    /// Returns the sections that the patch changes, each with its text after the change. `read` returns the text of a
+    /// file. Bytes outside the replacements stay the same.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, or if the patch does not match the file. The message names the line
-    /// of the patch to change.
-    pub fn broken_file(&self, root: &Path) -> Result<(String, String), String> {
-        let describe = |why: String| format!("{}: {}: {why}", self.name, self.path.display());
-        let text = fs::read_to_string(root.join(&self.path))
-            .map_err(|error| describe(format!("{error}: change the `file:` line")))?;
-        let broken = self.apply(&text).map_err(describe)?;
-        Ok((text, broken))
+    /// Returns an error if the patch does not match the files. The message names the line of the patch to change.
+    pub fn apply(
+        &self,
+        read: &impl Fn(&Path) -> Result<String, String>,
+    ) -> Result<BTreeMap<Section, String>, String> {
+        let mut changed = BTreeMap::new();
+        for file in self.files() {
+            let describe = |why: String| format!("{}: {}: {why}", self.name, file.display());
+            let text = read(file)
+                .map_err(|error| describe(format!("{error}: change the `file:` line")))?;
+            let mut sections = BTreeMap::<_, Vec<(Range<usize>, &str)>>::new();
+            for one in self.replacements.iter().filter(|replacement| replacement.file == file) {
+                let (section, place) = one.find(&text).map_err(describe)?;
+                let section = (section.start, section.end);
+                sections.entry(section).or_default().push((place, &one.after));
+            }
+            for ((start, end), mut places) in sections {
+                places.sort_by_key(|(place, _)| place.start);
+                if places.windows(2).any(|pair| pair[0].0.end > pair[1].0.start) {
+                    return Err(describe("two replacements overlap; merge them".to_owned()));
+                }
+                let mut after = text[start..end].to_owned();
+                for (place, replacement) in places.into_iter().rev() {
+                    let place = place.start - start..place.end - start;
+                    after.replace_range(place, &format!(" {}\n", replacement.trim_end()));
+                }
+                changed.insert(Section { file: file.to_owned(), start, end }, after);
+            }
+        }
+        Ok(changed)
     }
 }
 
@@ -73,7 +96,7 @@ impl Patch {
 /// # Errors
 /// Returns an error if a directory cannot be read.
 pub fn all(root: &Path) -> std::io::Result<Vec<Result<Patch, String>>> {
-    let patches = root.join("tests/mutants/patches");
+    let patches = root.join(PATCHES);
     let mut found = Vec::new();
     for module in fs::read_dir(&patches)? {
         for file in fs::read_dir(module?.path())? {
@@ -103,71 +126,67 @@ mod tests {
                 self.votes.iter().filter(|vote| vote.is(GRANT)).count() // and no refusal
             }
             fn all(&self) -> u32 { self.votes.len() }
+            const fn none() -> u32 { 0 }
         }
         impl Other {
             fn count(&self) -> u32 { self.votes.len() }
         }
     ";
 
-    fn applied(lines: &str, text: &str) -> Result<String, String> {
-        let header = "what: A.\nwhy it matters: B.\ntier: sim\n";
-        Patch::parse("a/b", &format!("{header}\nfile: src/a.rs\n{lines}"))?.apply(text)
+    /// Applies a patch with `lines` to a file with `text`, and returns the changed sections.
+    fn apply(lines: &str, text: &str) -> Result<Vec<String>, String> {
+        let header = "what: A.\nwhy it matters: B.\nrule: I1\ntier: sim\n";
+        let patch = Patch::parse("a/b", &format!("{header}\nfile: src/a.rs\n{lines}"))?;
+        let changed = patch.apply(&|_| Ok(text.to_owned()));
+        let changed = changed.map_err(|why| why.replace("a/b: src/a.rs: ", ""))?;
+        Ok(changed.into_values().collect())
     }
 
     #[test]
     fn matching_ignores_comments_and_white_space() {
         let lines = "in: Round::count\n- iter()\n-     .filter(\n- |vote| /* one */ vote.is(GRANT),)\n+ iter()\n";
-        let expected = FILE.replace("iter().filter(|vote| vote.is(GRANT))", " iter()\n");
-        assert_eq!(applied(lines, FILE).as_deref(), Ok(&*expected));
+        let changed = apply(lines, FILE).expect("the same tokens");
+        assert!(changed[0].contains("self.votes. iter()\n.count() // and no refusal"));
         let formatted =
             FILE.replace("GRANT)).", "GRANT),\n // as granted\n )\n .").replace("vote|", "vote|\n");
-        let broken = applied(lines, &formatted).expect("the same tokens");
-        assert!(broken.contains("self.votes. iter()\n\n .count() // and no refusal"), "{broken}");
+        let changed = apply(lines, &formatted).expect("the same tokens");
+        assert!(changed[0].contains("self.votes. iter()\n\n .count() // and no refusal"));
     }
 
     #[test]
-    fn patch_applies_to_a_renamed_item_after_changing_in() {
-        let renamed = FILE.replace("Round", "Tally").replace("fn count", "fn number");
-        let lines = "in: Round::count\n- votes\n+ granted\n";
-        let missing = "no item \"Round::count\": change the `in:` line".to_owned();
-        assert_eq!(applied(lines, &renamed), Err(missing));
-        let followed = lines.replace("Round::count", "Tally::number");
-        assert!(applied(&followed, &renamed).is_ok_and(|broken| broken.contains("self. granted")));
+    fn replacements_in_several_functions_apply_together() {
+        let lines = "in: Round::all\n- votes\n+ all\nin: Other::count\n- votes\n+ few\n\n- .len()\n+ .sum()\n";
+        let sections = apply(lines, FILE).expect("three places");
+        assert_eq!(sections, ["{ self. all\n.len() }", "{ self. few\n .sum()\n }"]);
     }
 
     #[test]
-    fn missing_or_ambiguous_tokens_are_refused() {
-        let error = |lines: &str| applied(lines, FILE).expect_err("not exactly one match");
-        assert_eq!(
-            error("in: Round\n- self.votes\n"),
-            "`self.votes` occurs more than once in Round: add tokens to the `-` lines"
-        );
-        assert_eq!(
-            error("in: Round::all\n- vote.is(GRANT)\n"),
-            "`vote.is(GRANT)` is not in Round::all: change the `-` lines to the current tokens"
-        );
-        assert!(error("- fn count\n").contains("occurs more than once in the file"));
-    }
-
-    #[test]
-    fn replacements_in_several_items_apply_together() {
-        let lines = "- impl Other\n+ impl Another\n\nin: Round::all\n- votes\n+ all\nin: Other::count\n- .len()\n- votes\n+ few\n";
-        let broken = applied(lines, FILE);
-        assert!(broken.is_err_and(|why| why.starts_with("`.len()\nvotes`")));
-        let apart = lines.replace(".len()\n- ", ".len()\n\n- ");
-        let broken = applied(&apart, FILE).expect("three places");
-        assert!(broken.contains("impl Another") && broken.contains("self. all\n.len()"));
-        assert!(broken.contains("self. few\n \n }"), "{broken}");
-    }
-
-    #[test]
-    fn malformed_replacement_lines_are_refused() {
+    fn error_names_the_line_to_change() {
         for (lines, error) in [
             ("in: A\n", "nothing to replace"),
-            ("in: A\n+ a\n", "expected `in: item`, `- tokens` or `+ tokens`, found: + a"),
-            ("on: A\n- a\n", "expected `in: item`, `- tokens` or `+ tokens`, found: on: A"),
+            (
+                "in: A\n+ a\n",
+                "expected `file: src/path`, `in: function`, `- tokens` or `+ tokens`, found: + a",
+            ),
+            ("- votes\n", "no function \"\": change the `in:` line"),
+            (
+                "in: Round::none\n- 0\n",
+                "\"Round::none\" is a `const fn`: change a function that calls it",
+            ),
+            (
+                "in: Round::count\n- vote\n",
+                "`vote` occurs more than once in Round::count: add tokens to the `-` lines",
+            ),
+            (
+                "in: Round::all\n- vote.is(GRANT)\n",
+                "`vote.is(GRANT)` is not in Round::all: change the `-` lines to the current tokens",
+            ),
+            (
+                "in: Round::all\n- self.votes\n\n- votes.len\n",
+                "two replacements overlap; merge them",
+            ),
         ] {
-            assert_eq!(applied(lines, FILE), Err(error.to_owned()));
+            assert_eq!(apply(lines, FILE), Err(error.to_owned()));
         }
     }
 }

@@ -1,143 +1,84 @@
-//! The test tiers and the cargo commands that run them.
+//! The tiers of tests that detect defects: their builds and their runs.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The cargo arguments that build the simulator. All commands of the simulator are in this file.
-const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim"];
-/// The cargo arguments that run the simulator until a seed fails. For a failed seed, the simulator prints `seed N:
-/// finding` and `found after N seeds`, and exits with code 1. If no seed fails, the simulator exits with code 0.
-const SIM_HUNT_ARGS: &[&str] =
-    &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
-
-/// The cargo option that builds the workspace with loom's replacements for synchronization primitives.
-const LOOM: &str = "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'";
-
-/// The time limit of the simulator and of the model.
-const HUNT_TIMEOUT: Duration = Duration::from_mins(15);
-const TEST_TIMEOUT: Duration = Duration::from_mins(5);
-
 /// A tier of tests, as described in `tests/README.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// The simulation of complete clients.
-    Sim,
     /// Unit tests in `src/`.
     Unit,
-    /// Unit tests under loom.
-    Loom,
-    /// Tests on real servers.
-    It,
-    /// Tests under load and with blocked runtimes.
-    Strain,
-    /// Tests with a paused clock.
-    Paused,
+    /// The simulation of complete clients.
+    Sim,
     /// Tests with in-process nodes.
     Double,
-    /// Tests that count system calls and allocations.
-    Counts,
-    /// The exhaustive search of the model.
-    Model,
+    /// Tests on real servers.
+    It,
 }
 
-/// The tests that must detect the defect of a patch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Job {
-    /// The tier of the tests.
-    pub tier: Tier,
-    /// Test filters, separated by spaces. A filter selects the tests whose names contain it.
-    pub tests: String,
+impl Tier {
+    /// All tiers, the fastest first.
+    pub const ALL: [Self; 4] = [Self::Unit, Self::Sim, Self::Double, Self::It];
+
+    /// Returns the directories of the tests, relative to the root of the tree.
+    pub fn directories(self) -> &'static [&'static str] {
+        match self {
+            Self::Unit => &["src"],
+            Self::Sim => &["tests/sim/src", "testing/src"],
+            Self::Double => &["tests/double"],
+            Self::It => &["tests/it"],
+        }
+    }
+
+    /// Returns the cargo arguments that build one program with all tests of the tier.
+    pub fn build(self) -> Vec<&'static str> {
+        let target: &[_] = match self {
+            Self::Unit => &["test", "--no-run", "--all-features", "--lib"],
+            Self::Sim => &["build", "--profile", "mutant", "--package", "quorlock-sim"],
+            Self::Double => &["test", "--no-run", "--all-features", "--test", "double"],
+            Self::It => &["test", "--no-run", "--all-features", "--test", "it"],
+        };
+        [target, &["--message-format", "json-render-diagnostics"]].concat()
+    }
+
+    /// Returns the arguments with which the program runs `test`, as in the header of a patch. A simulation ends at the
+    /// first finding or after `seeds` seeds.
+    pub fn run(self, test: &str, seeds: u64) -> Vec<String> {
+        if self != Self::Sim {
+            return test.split_whitespace().map(str::to_owned).collect();
+        }
+        let mode = if test.is_empty() { "all" } else { test };
+        let seeds = seeds.to_string();
+        ["--hunt", "--mode", mode, "--seeds", &seeds].map(str::to_owned).into()
+    }
+
+    /// Returns the time limit of one run.
+    pub fn timeout(self) -> Duration {
+        Duration::from_mins(if self == Self::Sim { 15 } else { 5 })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Sim => "sim",
+            Self::Double => "double",
+            Self::It => "it",
+        }
+    }
 }
 
 impl FromStr for Tier {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            "sim" => Ok(Self::Sim),
-            "unit" => Ok(Self::Unit),
-            "loom" => Ok(Self::Loom),
-            "it" => Ok(Self::It),
-            "strain" => Ok(Self::Strain),
-            "paused" => Ok(Self::Paused),
-            "double" => Ok(Self::Double),
-            "counts" => Ok(Self::Counts),
-            "model" => Ok(Self::Model),
-            other => Err(format!("unknown tier: {other}")),
-        }
+        let mut tiers = Self::ALL.into_iter();
+        tiers.find(|tier| tier.name() == word).ok_or_else(|| format!("unknown tier: {word}"))
     }
-}
-
-impl Tier {
-    /// Returns true if cargo's test harness runs the tier. A patch for such a tier must name the tests that detect its
-    /// defect.
-    pub(crate) fn is_tests(self) -> bool {
-        !matches!(self, Self::Sim | Self::Model)
-    }
-
-    fn target(self) -> &'static [&'static str] {
-        match self {
-            Self::Unit => &["--lib"],
-            Self::Loom => &["--config", LOOM, "--lib"],
-            Self::It => &["--test", "it"],
-            Self::Strain => &["--test", "strain"],
-            Self::Paused => &["--test", "paused"],
-            Self::Double => &["--test", "double"],
-            Self::Counts => &["-p", "quorlock-counts", "--test", "counts"],
-            Self::Sim | Self::Model => &[],
-        }
-    }
-}
-
-impl Job {
-    /// Returns the cargo arguments that build the tests.
-    pub fn build_args(&self) -> Vec<String> {
-        match self.tier {
-            Tier::Sim => words(SIM_BUILD),
-            Tier::Model => words(&["build", "--release", "-p", "quorlock-model"]),
-            _ => {
-                let target = self.tier.target();
-                words(&[&["test", "--all-features", "--no-run"], target].concat())
-            }
-        }
-    }
-
-    /// Returns the cargo arguments that run the tests. `seeds` is the maximum number of seeds for the simulator.
-    pub fn run_args(&self, seeds: u64) -> Vec<String> {
-        match self.tier {
-            Tier::Sim => [words(SIM_HUNT_ARGS), vec![seeds.to_string()]].concat(),
-            Tier::Model => words(&["run", "--release", "--quiet", "-p", "quorlock-model"]),
-            _ => {
-                let target = [&["test", "--all-features"], self.tier.target(), &["--"]].concat();
-                let tests = self.tests.split_whitespace().map(str::to_owned);
-                words(&target).into_iter().chain(tests).collect()
-            }
-        }
-    }
-
-    /// Returns the time limit of the run.
-    pub fn timeout(&self) -> Duration {
-        if self.tier.is_tests() { TEST_TIMEOUT } else { HUNT_TIMEOUT }
-    }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().copied().map(str::to_owned).collect()
 }
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Sim => "sim",
-            Self::Unit => "unit",
-            Self::Loom => "loom",
-            Self::It => "it",
-            Self::Strain => "strain",
-            Self::Paused => "paused",
-            Self::Double => "double",
-            Self::Counts => "counts",
-            Self::Model => "model",
-        })
+        f.pad(self.name())
     }
 }

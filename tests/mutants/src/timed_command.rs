@@ -18,8 +18,6 @@ pub struct CommandResult {
     pub ended: End,
     /// The standard output and standard error of the command.
     pub output: String,
-    /// The duration of the command.
-    pub took: Duration,
 }
 
 /// The outcome of a command.
@@ -59,7 +57,7 @@ pub fn run_with_timeout(
         thread::sleep(POLL_INTERVAL);
     };
     let output = String::from_utf8_lossy(&fs::read(output)?).into_owned();
-    Ok(CommandResult { ended, output, took: started.elapsed() })
+    Ok(CommandResult { ended, output })
 }
 
 #[cfg(test)]
@@ -81,9 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn timeout_kills_the_command_and_its_children() {
+    fn command_is_killed_after_its_bound() {
         let result = shell("sleep 600 & wait", Duration::from_millis(100));
         assert_eq!(result.ended, End::TimedOut);
-        assert!(result.took < Duration::from_mins(1));
     }
 }

@@ -1,7 +1,6 @@
-//! A copy of the source tree. Patches are applied to the copy.
+//! The copy of the source tree that contains the patches.
 
-use crate::patch::Patch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,59 +8,36 @@ use std::path::{Path, PathBuf};
 /// Directories that are not copied, wherever they are in the tree.
 const EXCLUDED: [&str; 2] = ["target", ".git"];
 
-/// A source tree and its copy.
-pub struct Tree {
-    root: PathBuf,
-    copy: PathBuf,
+/// Makes `copy` equal to the tree at `root`, except that the files `changed` have other texts. Unchanged files are not
+/// written again, so cargo does not rebuild them.
+///
+/// # Errors
+/// Returns an error if a file cannot be read or written.
+pub fn copy_tree(root: &Path, copy: &Path, changed: &BTreeMap<PathBuf, String>) -> io::Result<()> {
+    let (mut wanted, there) = (files(root)?, files(copy)?);
+    wanted.extend(changed.keys().cloned());
+    for gone in there.difference(&wanted) {
+        fs::remove_file(copy.join(gone))?;
+    }
+    for path in &wanted {
+        let to = copy.join(path);
+        let text = match changed.get(path) {
+            Some(text) => text.clone().into_bytes(),
+            None => fs::read(root.join(path))?,
+        };
+        if there.contains(path) && text == fs::read(&to)? {
+            continue;
+        }
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&to, text)?;
+    }
+    Ok(())
 }
 
-impl Tree {
-    /// Makes `copy` equal to the tree at `root`. Unchanged files are not written again, so cargo does not rebuild them.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be read or written.
-    pub fn sync(root: &Path, copy: &Path) -> io::Result<Self> {
-        let (wanted, there) = (files(root)?, files(copy)?);
-        for gone in there.difference(&wanted) {
-            fs::remove_file(copy.join(gone))?;
-        }
-        for path in &wanted {
-            let (from, to) = (root.join(path), copy.join(path));
-            if there.contains(path) && fs::read(&from)? == fs::read(&to)? {
-                continue;
-            }
-            if let Some(parent) = to.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::copy(&from, &to)?;
-        }
-        Ok(Self { root: root.to_owned(), copy: copy.to_owned() })
-    }
-
-    /// Returns the path of the copy.
-    pub fn copy(&self) -> &Path {
-        &self.copy
-    }
-
-    /// Writes the patched file to the copy.
-    ///
-    /// # Errors
-    /// Returns an error if the patch does not match the tree, or if the file cannot be read or written.
-    pub fn apply_to_copy(&self, patch: &Patch) -> Result<(), String> {
-        let (_, broken) = patch.broken_file(&self.root)?;
-        fs::write(self.copy.join(&patch.path), broken).map_err(|error| error.to_string())
-    }
-
-    /// Restores the file in the copy that `patch` changed.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read or written.
-    pub fn restore(&self, patch: &Patch) -> io::Result<()> {
-        fs::write(self.copy.join(&patch.path), fs::read(self.root.join(&patch.path))?)
-    }
-}
-
-fn files(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
+/// Returns the paths of all files below `root`, relative to `root`.
+pub(crate) fn files(root: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut dirs = if root.is_dir() { vec![root.to_owned()] } else { Vec::new() };
     while let Some(dir) = dirs.pop() {
