@@ -57,6 +57,19 @@ fn auto_extension_runs_each_third_until_the_limit() {
 }
 
 #[test]
+fn validity_after_an_auto_extension_counts_from_its_start() {
+    let mut lease = auto_extended(10_000);
+    let Step::Extend { ttl } = lease.step(ms(40)) else { panic!("an extension is due") };
+    let mut round = lease.begin(ttl, ms(40)).expect("still held");
+    for node in 0..2 {
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(60));
+    }
+    let until = valid_until(ms(40), ttl, Drift::DEFAULT);
+    assert_eq!(lease.handle_auto_extension(&round, ms(40), ms(60)), Extended::Until(until), "I4");
+    assert_eq!(lease.valid_until(ms(60)), Some(until));
+}
+
+#[test]
 fn renewals_of_long_leases_are_due_together() {
     let due = |t1: u64, validity: u64| renewal_due(ms(t1), Duration::from_millis(validity));
     let (begin, validity) = (7_003, 9_898);
