@@ -33,9 +33,9 @@ static IN_USE: Mutex<()> = Mutex::new(());
 /// A TTL so long that no lease is renewed during a test, even on a slow machine.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The number of leases before the bytes of more leases are measured, so that one-time allocations are not counted. Maps
-/// and vectors double at 4,096 entries, or at 7/8 of it, and then at 7,168, so none grows during a measurement of up to
-/// 2,500 leases.
+/// The number of leases before the bytes of more leases are measured, so that one-time allocations are not counted.
+/// Maps and vectors double at 4,096 entries, or at 7/8 of it, and then at 7,168, so none grows during a measurement of
+/// up to 2,500 leases.
 const LEASES_BEFORE: usize = 4_500;
 
 /// Five Redis nodes, a client, and the client's runtime.
@@ -185,8 +185,8 @@ impl Fixture {
         self.on_runtime(join_all((0..tasks).map(cycles)));
     }
 
-    /// Acquires `count` leases (at most 2,500) with `options`, and extends each lease `extensions` times. Returns the average
-    /// number of bytes that stay allocated per lease.
+    /// Acquires `count` leases (at most 2,500) with `options`, and extends each lease `extensions` times. Returns the
+    /// average number of bytes that stay allocated per lease.
     ///
     /// # Panics
     /// Panics if an acquire or an extension fails.
