@@ -28,6 +28,7 @@ demo: ## watch a lock on five Redis servers while servers are killed and stopped
 test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features --no-fail-fast -- $(ARGS)
 
+# All packages, so that the dependencies have the features of `make test` and are not built again.
 .PHONY: loom
 loom: ## run the tests of concurrent code in every order of thread steps (loom)
 	cargo test --config "build.rustc-workspace-wrapper='scripts/rustc-loom.sh'" --workspace --all-features --lib -- loom_tests:: $(ARGS)
