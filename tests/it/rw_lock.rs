@@ -85,9 +85,9 @@ async fn write_repeatedly(lock: RwLock, inside: Arc<Inside>) {
     }
 }
 
-/// The nodes reply to most acquires within the node timeout, because the client limits the number of concurrent ones. A
-/// release waits for nodes that reply to earlier pipelines in time. If all releases together take longer than five node
-/// timeouts, the machine is too slow to tell.
+/// The nodes reply to most acquires within the node timeout, because the client limits the number of concurrent ones. If
+/// all releases together take longer than five node timeouts, the machine is too slow to judge their outcomes. A unit test
+/// of the coordinator checks in simulated time how long a release waits for nodes that answer earlier pipelines.
 #[test]
 fn thousands_of_readers_acquire_and_release_at_once() {
     unless_stalled(ms(50), || multi_thread(2).block_on(read_and_release_at_once()));
